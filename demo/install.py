@@ -10,7 +10,7 @@ from zlib import crc32
 import yaml
 
 from localcluster import Cluster, LocalClusterError, cluster
-from localcluster.cache import made_once
+from localcluster.cache import ensure_cached
 from localcluster.programs import build
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,7 +22,7 @@ RELEASE = "gaudi-operator"
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     """A cluster with the operator, its images, and the tiny model as an image."""
 
     cluster: Cluster
@@ -40,28 +40,28 @@ class Installed:
         """Run Helm and return its output. Raises LocalClusterError with the error output."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = [str(build.helm() / "helm"), *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise LocalClusterError(f"`helm {' '.join(arguments)}` failed: {done.stderr.strip()}")
-        return done.stdout
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if process.returncode:
+            raise LocalClusterError(f"`helm {' '.join(arguments)}` failed: {process.stderr.strip()}")
+        return process.stdout
 
     def apply_example(self, name: str, namespace: str) -> None:
         """Apply examples/NAME.yaml in a namespace, which is created if it is missing."""
-        self.make_namespace(namespace)
+        self.create_namespace(namespace)
         self.kubectl("apply", "--namespace", namespace, "-f", str(ROOT / "examples" / f"{name}.yaml"))
 
-    def make_namespace(self, name: str) -> None:
+    def create_namespace(self, name: str) -> None:
         """Create a namespace that enforces the restricted Pod Security Standard."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
 
 
-def everything(name: str) -> Installed:
+def ensure_installation(name: str) -> Installation:
     """Return a running cluster with images and operator. Existing parts are updated."""
-    found = with_images(name)
-    installed = Installed(found)
-    found.folder_image(checkpoint(), MODEL_IMAGE)
+    cluster = ensure_cluster(name)
+    installed = Installation(cluster)
+    cluster.load_folder(checkpoint(), MODEL_IMAGE)
     install_chart(installed)
     return installed
 
@@ -73,23 +73,23 @@ def checkpoint() -> Path:
     def make(folder: Path) -> None:
         subprocess.run([sys.executable, str(script), str(folder)], check=True, stdout=subprocess.DEVNULL)
 
-    return made_once(f"tiny-checkpoint-{crc32(script.read_bytes()):08x}", make)
+    return ensure_cached(f"tiny-checkpoint-{crc32(script.read_bytes()):08x}", make)
 
 
-def with_images(name: str) -> Cluster:
+def ensure_cluster(name: str) -> Cluster:
     """Return a running cluster with the images of operator and runtime."""
     return cluster(name, {"operator": OPERATOR_IMAGE, "runtime": RUNTIME_IMAGE})
 
 
-def install_chart(installed: Installed, *settings: str) -> None:
+def install_chart(installed: Installation, *settings: str) -> None:
     """Install or upgrade the chart and wait until the operator is ready. `settings` are Helm's key=value pairs."""
-    images = (f"image.operator={OPERATOR_IMAGE}", f"image.runtime={RUNTIME_IMAGE}")
-    values = (*images, "allowSimulation=true", *settings)
+    image_values = (f"image.operator={OPERATOR_IMAGE}", f"image.runtime={RUNTIME_IMAGE}")
+    values = (*image_values, "allowSimulation=true", *settings)
     options = [option for value in values for option in ("--set", value)]
     chart = str(ROOT / "charts" / "gaudi-operator")
     namespace = ("--namespace", OPERATOR_NAMESPACE)
-    before = installed.helm("list", *namespace, "--short").split()
+    releases = installed.helm("list", *namespace, "--short").split()
     installed.helm("upgrade", RELEASE, chart, "--install", *namespace, "--create-namespace", "--wait", *options)
-    if RELEASE in before:  # restart, because the tag may refer to a new image
+    if RELEASE in releases:  # restart, because the tag may refer to a new image
         installed.kubectl("rollout", "restart", *namespace, f"deployment/{RELEASE}")
         installed.kubectl("rollout", "status", *namespace, f"deployment/{RELEASE}", "--timeout=120s")

@@ -30,19 +30,19 @@ class Traffic:
 
     def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12, pause: float = 0.0) -> None:
         """Start to send requests for at most `max_tokens`. Each worker waits `pause` seconds after an answer."""
-        numbers = ("--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause))
-        self._pod.start("--host", service, "--model", model, *numbers)
+        options = ("--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause))
+        self._pod.start("--host", service, "--model", model, *options)
 
     def stop(self) -> list[Answer]:
         """Let the running requests finish, remove the pod and return every answer."""
         self._pod.interrupt()
-        return answers_of(self._pod.finish())
+        return parse_answers(self._pod.finish())
 
 
-def answers_of(log: str) -> list[Answer]:
+def parse_answers(log: str) -> list[Answer]:
     """Return the answers in the log of a traffic client."""
-    return [_answer(json.loads(line)) for line in log.splitlines()]
+    return [_parse_answer(json.loads(line)) for line in log.splitlines()]
 
 
-def _answer(line: dict[str, Any]) -> Answer:
-    return Answer(**{key: line[key] for key in ("at", "seconds", "stream", "instance", "error")})
+def _parse_answer(fields: dict[str, Any]) -> Answer:
+    return Answer(**{key: fields[key] for key in ("at", "seconds", "stream", "instance", "error")})

@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Recorder(ABC):
-    """A recorder whose `record` runs during the block. `record` must return when `done` is set."""
+    """A recorder whose `record` runs during the block. `record` must return when `stopped` is set."""
 
     def __init__(self) -> None:
         """Create the recorder without starting it."""
-        self.done = threading.Event()
+        self.stopped = threading.Event()
         self._thread = threading.Thread(target=self.record, daemon=True)
 
     def __enter__(self) -> Self:
@@ -23,9 +23,9 @@ class Recorder(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop observing."""
-        self.done.set()
+        self.stopped.set()
         self._thread.join()
 
     @abstractmethod
     def record(self) -> None:
-        """Observe until `done` is set."""
+        """Observe until `stopped` is set."""

@@ -23,34 +23,34 @@ class ReportRecorder(Recorder):
         self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
         self._namespace = namespace
         self._selector = f"{NAME_LABEL}={name}"
-        self.last: dict[str, WarmupReport] = {}
+        self.last_reports: dict[str, WarmupReport] = {}
         """The last report of each observed instance."""
 
     def cold_requests(self) -> int:
         """Return the number of batches without a warm graph, over all instances."""
-        return sum(cold.count for report in self.last.values() for cold in report.cold_shapes)
+        return sum(shape.count for report in self.last_reports.values() for shape in report.cold_shapes)
 
     def recompiles(self) -> int:
         """Return the number of compiles on the request path, over all instances."""
-        return sum(report.recompiles_since_ready for report in self.last.values())
+        return sum(report.recompiles_since_ready for report in self.last_reports.values())
 
     def record(self) -> None:
         """Read every pod repeatedly, and once more at the end."""
-        while not self.done.wait(PERIOD_SECONDS):
-            self._look()
-        self._look()
+        while not self.stopped.wait(PERIOD_SECONDS):
+            self._read_reports()
+        self._read_reports()
 
-    def _look(self) -> None:
+    def _read_reports(self) -> None:
         pods = self._api.list_namespaced_pod(self._namespace, label_selector=self._selector)
         for pod in pods.items:
-            self._read(pod.metadata.name)
+            self._read_report(pod.metadata.name)
 
-    def _read(self, pod: str) -> None:
+    def _read_report(self, pod: str) -> None:
         try:
-            text = self._api.connect_get_namespaced_pod_proxy_with_path(
+            body = self._api.connect_get_namespaced_pod_proxy_with_path(
                 f"{pod}:8001", self._namespace, "v1/warmup", _preload_content=False, _request_timeout=2
             ).data
-            report = WarmupReport.model_validate_json(text)
+            report = WarmupReport.model_validate_json(body)
         except (ApiException, HTTPError, ValidationError):
             return  # a pod that starts or ends does not report, so keep the last report
-        self.last[report.instance] = report
+        self.last_reports[report.instance] = report

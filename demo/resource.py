@@ -36,13 +36,13 @@ class Resource:
         return patched
 
 
-def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the condition `kind` if it belongs to the current generation, or an Unknown condition."""
-    for each in state.get("status", {}).get("conditions", []):
-        if each["type"] == kind and each.get("observedGeneration") == state["metadata"]["generation"]:
-            return dict(each)
+def condition(state: dict[str, Any], condition_type: str) -> dict[str, Any]:
+    """Return the condition `condition_type` if it belongs to the current generation, or an Unknown condition."""
+    for entry in state.get("status", {}).get("conditions", []):
+        if entry["type"] == condition_type and entry.get("observedGeneration") == state["metadata"]["generation"]:
+            return dict(entry)
     return {
-        "type": kind,
+        "type": condition_type,
         "status": "Unknown",
         "reason": "NotJudgedYet",
         "message": "The operator has not reconciled yet.",
@@ -56,5 +56,5 @@ def is_ready(state: dict[str, Any]) -> bool:
 
 def is_stalled(state: dict[str, Any], reason: str) -> bool:
     """Return True if the current generation is stalled for `reason`. Other reasons may appear earlier."""
-    found = condition(state, "Stalled")
-    return bool((found["status"], found["reason"]) == ("True", reason))
+    stalled = condition(state, "Stalled")
+    return bool((stalled["status"], stalled["reason"]) == ("True", reason))

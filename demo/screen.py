@@ -14,9 +14,9 @@ from demo.resource import condition
 console = Console(highlight=False)
 
 
-def headline(number: int, what: str) -> None:
+def print_headline(number: int, title: str) -> None:
     """Print the headline of a step of the demo."""
-    console.print(f"\n[bold cyan]{number}. {what}[/bold cyan]")
+    console.print(f"\n[bold cyan]{number}. {title}[/bold cyan]")
 
 
 class LiveTable:
@@ -25,7 +25,7 @@ class LiveTable:
     def __init__(self) -> None:
         """Create the table without showing it."""
         self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
-        self._shown = ""
+        self._last_progress = ""
 
     def __enter__(self) -> Self:
         """Start to draw."""
@@ -44,8 +44,8 @@ class LiveTable:
         """Show a state of the resource."""
         if self._live:
             self._live.update(table(state))
-        elif (step := _step(state)) != self._shown:
-            self._shown = step
+        elif (progress := _coarse_progress(state)) != self._last_progress:
+            self._last_progress = progress
             console.print(table(state))
 
 
@@ -57,22 +57,22 @@ def table(state: dict[str, Any]) -> Group:
     for pod in status.get("pods", []):
         grid.add_row(*_row(pod, state["metadata"]["name"]))
     eta = (status.get("warmup") or {}).get("eta") or "-"
-    facts = f"{status.get('phase', 'Pending')}  ready {status.get('ready', '-')}  ETA {eta}"
-    summary = Text.assemble((f"{state['metadata']['name']}  ", "bold"), facts)
+    details = f"{status.get('phase', 'Pending')}  ready {status.get('ready', '-')}  ETA {eta}"
+    summary = Text.assemble((f"{state['metadata']['name']}  ", "bold"), details)
     return Group(summary, grid, Text(condition(state, "Ready")["message"], style="dim"))
 
 
-def _row(pod: dict[str, Any], name: str) -> tuple[Any, ...]:
-    captured = pod.get("capturedPercent", {})
+def _row(pod: dict[str, Any], resource_name: str) -> tuple[Any, ...]:
+    captured_percent = pod.get("capturedPercent", {})
     gate = Text("open", style="green") if pod.get("gate") else Text("closed", style="yellow")
-    percent = pod.get("warmupPercent", 0)
+    warmup_percent = pod.get("warmupPercent", 0)
     return (
-        pod["name"].removeprefix(f"{name}-"),
+        pod["name"].removeprefix(f"{resource_name}-"),
         pod.get("phase", "").replace("ContainerCreating", "Creating"),
-        _percent(captured.get("prompt")),
-        _percent(captured.get("decode")),
-        f"{percent}%",
-        ProgressBar(total=100, completed=percent, width=16),
+        _percent(captured_percent.get("prompt")),
+        _percent(captured_percent.get("decode")),
+        f"{warmup_percent}%",
+        ProgressBar(total=100, completed=warmup_percent, width=16),
         gate,
     )
 
@@ -81,7 +81,7 @@ def _percent(value: int | None) -> str:
     return "-" if value is None else f"{value}%"
 
 
-def _step(state: dict[str, Any]) -> str:
+def _coarse_progress(state: dict[str, Any]) -> str:
     status = state.get("status", {})
     pods = [(pod["name"], pod.get("gate"), pod.get("warmupPercent", 0) // 34) for pod in status.get("pods", [])]
     return f"{status.get('phase')} {status.get('ready')} {pods}"

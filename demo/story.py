@@ -5,12 +5,12 @@ from pathlib import Path
 from demo import install, screen
 from demo.client_pod import ClientPod
 from demo.example import EXAMPLE, FINER_BUCKETS, MANIFEST
-from demo.install import Installed
+from demo.install import Installation
 from demo.load import Answer, Traffic
 from demo.plan import show_plan, show_prompt_change
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
-from demo.screen import console, headline
+from demo.screen import console, print_headline
 from localcluster import remove_cluster
 
 NAMESPACE = "demo"
@@ -20,20 +20,20 @@ CHAT = Path(__file__).with_name("chat.py")
 
 def run() -> None:
     """Run all steps in order. Raises LocalClusterError or TimeoutError with a sentence if a step fails."""
-    headline(1, "A Kubernetes cluster, images from the Dockerfile, and the Helm chart")
-    installed = install.everything("demo")
-    headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml --heat padding: what every pod will prepare")
+    print_headline(1, "A Kubernetes cluster, images from the Dockerfile, and the Helm chart")
+    installed = install.ensure_installation("demo")
+    print_headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml --heat padding: what every pod will prepare")
     show_plan(MANIFEST, console)
-    headline(3, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
+    print_headline(3, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
     installed.apply_example(EXAMPLE, NAMESPACE)
     resource = Resource(str(installed.kubeconfig), NAMESPACE, EXAMPLE)
     show_until_ready(resource)
     console.print(installed.kubectl("get", "gi", "--namespace", NAMESPACE))
-    headline(4, "A streamed chat completion through the Service (random weights: the words are noise)")
+    print_headline(4, "A streamed chat completion through the Service (random weights: the words are noise)")
     chat(installed)
-    headline(5, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
+    print_headline(5, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
     upgrade(installed, resource)
-    headline(6, "What to try next")
+    print_headline(6, "What to try next")
     print_next_commands(installed.kubeconfig)
 
 
@@ -46,32 +46,32 @@ def show_until_ready(resource: Resource) -> None:
                 return
 
 
-def chat(installed: Installed) -> None:
+def chat(installed: Installation) -> None:
     """Send a chat request from a pod of the cluster."""
     pod = ClientPod(installed.kubectl, NAMESPACE, "chat", install.RUNTIME_IMAGE, CHAT)
     pod.start(f"{EXAMPLE}.{NAMESPACE}", EXAMPLE, "What is a bucket?")
     console.print(f"[green]{EXAMPLE}:[/green] {pod.finish().strip()!r}")
 
 
-def upgrade(installed: Installed, resource: Resource) -> None:
+def upgrade(installed: Installation, resource: Resource) -> None:
     """Roll out a new revision while a client pod sends requests, and print the results of the requests."""
     show_prompt_change(MANIFEST, FINER_BUCKETS, console)
     traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
     traffic.start(EXAMPLE, EXAMPLE)
-    with ReportRecorder(str(installed.kubeconfig), NAMESPACE, EXAMPLE) as reports:
+    with ReportRecorder(str(installed.kubeconfig), NAMESPACE, EXAMPLE) as recorder:
         resource.patch(FINER_BUCKETS)
         show_until_ready(resource)
         answers = traffic.stop()
-    console.print(verdict(answers, reports.cold_requests()))
+    console.print(summarize_answers(answers, recorder.cold_requests()))
 
 
-def verdict(answers: list[Answer], cold: int) -> str:
+def summarize_answers(answers: list[Answer], cold: int) -> str:
     """Return a line with the numbers of requests, failures, and batches without a warm graph (`cold`)."""
-    failed = [answer for answer in answers if answer.error]
-    streams = sum(answer.stream for answer in answers)
-    colour = "red" if failed or cold else "green"
-    line = f"{len(answers)} requests sent ({streams} streamed), {len(failed)} failed, {cold} met a cold graph"
-    return f"[bold {colour}]{line}[/bold {colour}]" + "".join(f"\n  {answer.error}" for answer in failed[:5])
+    failures = [answer for answer in answers if answer.error]
+    stream_count = sum(answer.stream for answer in answers)
+    colour = "red" if failures or cold else "green"
+    summary = f"{len(answers)} requests sent ({stream_count} streamed), {len(failures)} failed, {cold} met a cold graph"
+    return f"[bold {colour}]{summary}[/bold {colour}]" + "".join(f"\n  {answer.error}" for answer in failures[:5])
 
 
 def print_next_commands(kubeconfig: Path) -> None:

@@ -23,7 +23,7 @@ def main() -> None:
     options = _options()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    workers = [threading.Thread(target=_work, args=(options, number, stop)) for number in range(options.workers)]
+    workers = [threading.Thread(target=_run_worker, args=(options, index, stop)) for index in range(options.workers)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -41,52 +41,52 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _work(options: argparse.Namespace, number: int, stop: threading.Event) -> None:
+def _run_worker(options: argparse.Namespace, worker_index: int, stop: threading.Event) -> None:
     connection = None
-    sent = 0
+    request_count = 0
     while not stop.is_set():
         if connection is None:
             connection = http.client.HTTPConnection(options.host, options.port, timeout=TIMEOUT_SECONDS)
-        line = _request(connection, _body(options, number, sent))
+        result = _send_request(connection, _body(options, worker_index, request_count))
         # Write each line with one system call. The workers share this file, and their lines must not mix.
-        os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
-        sent += 1
+        os.write(sys.stdout.fileno(), f"{json.dumps(result)}\n".encode())
+        request_count += 1
         # Odd workers open a new connection for every request. Even workers reuse their connection until the server
         # closes it.
-        if number % 2 or line["close"]:
+        if worker_index % 2 or result["close"]:
             connection.close()
             connection = None
         stop.wait(options.pause)
 
 
-def _body(options: argparse.Namespace, number: int, sent: int) -> dict[str, Any]:
-    words = "please tell me more about graphs and buckets " * (1 + (sent + number) % 3)
+def _body(options: argparse.Namespace, worker_index: int, request_index: int) -> dict[str, Any]:
+    prompt = "please tell me more about graphs and buckets " * (1 + (request_index + worker_index) % 3)
     return {
         "model": options.model,
-        "messages": [{"role": "user", "content": words}],
+        "messages": [{"role": "user", "content": prompt}],
         "max_tokens": options.max_tokens,
         "temperature": 0,
-        "stream": number // 2 % 2 == 0,
+        "stream": worker_index // 2 % 2 == 0,
     }
 
 
-def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> dict[str, Any]:
+def _send_request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> dict[str, Any]:
     """Send one request, read the whole answer, and return {at, seconds, stream, status, instance, error, close}."""
-    line: dict[str, Any] = {"at": time.time(), "stream": body["stream"], "status": 0, "instance": "", "error": ""}
-    started = time.perf_counter()
+    result: dict[str, Any] = {"at": time.time(), "stream": body["stream"], "status": 0, "instance": "", "error": ""}
+    start = time.perf_counter()
     try:
         connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
-        line |= {"status": answer.status, "instance": answer.headers.get(INSTANCE_HEADER, "")}
-        line["error"] = _fault(answer.status, answer.read().decode(), stream=body["stream"])
-        line["close"] = answer.headers.get("connection", "").lower() == "close"
+        result |= {"status": answer.status, "instance": answer.headers.get(INSTANCE_HEADER, "")}
+        result["error"] = _error_of(answer.status, answer.read().decode(), stream=body["stream"])
+        result["close"] = answer.headers.get("connection", "").lower() == "close"
     except (OSError, http.client.HTTPException) as error:
-        line |= {"error": f"{type(error).__name__}: {error}", "close": True}
-    line["seconds"] = round(time.perf_counter() - started, 4)
-    return line
+        result |= {"error": f"{type(error).__name__}: {error}", "close": True}
+    result["seconds"] = round(time.perf_counter() - start, 4)
+    return result
 
 
-def _fault(status: int, text: str, *, stream: bool) -> str:
+def _error_of(status: int, text: str, *, stream: bool) -> str:
     """Return the error of an answer, or '' if it is complete. A stream must end with [DONE] and a finish reason."""
     if status != http.client.OK:
         return f"HTTP {status}: {text[:200]}"

@@ -66,7 +66,7 @@ def status() -> None:
 @app.command()
 def kubeconfig(name: Name = "gaudi") -> None:
     """Print the path of a running node's kubeconfig."""
-    typer.echo(running(name).kubeconfig)
+    typer.echo(require_running_node(name).kubeconfig)
 
 
 @app.command()
@@ -79,8 +79,8 @@ def tools() -> None:
 @app.command()
 def prepare(image: Images = None, leader_worker_sets: WithController = False) -> None:
     """Build all missing programs and images concurrently, without starting anything."""
-    more = (build.leader_worker_sets,) if leader_worker_sets else ()
-    make_ready(dict(each.split("=", 1) for each in image or []), (*PROGRAMS, *more))
+    extra_programs = (build.leader_worker_sets,) if leader_worker_sets else ()
+    make_ready(dict(assignment.split("=", 1) for assignment in image or []), (*PROGRAMS, *extra_programs))
 
 
 @app.command()
@@ -88,7 +88,7 @@ def build_image(target: Target, tag: Tag, build_arg: BuildArgument = None, name:
     """Build an image from the project's Dockerfile, and load it into the node if it is running."""
     arguments = dict(argument.split("=", 1) for argument in build_arg or [])
     images.build_image(target, tag, arguments)
-    if node := Node.found(run_dir(name)):
+    if node := Node.find(run_dir(name)):
         node.load_image(tag)
 
 
@@ -97,13 +97,13 @@ def load_image(
     tag: Annotated[str, typer.Argument(help="Name of an image built before.")], name: Name = "gaudi"
 ) -> None:
     """Load an image into a running node. Only new layers are copied."""
-    running(name).load_image(tag)
+    require_running_node(name).load_image(tag)
 
 
 @app.command()
 def leader_worker_sets(name: Name = "gaudi") -> None:
     """Install the LeaderWorkerSet controller on a running node, for replicas over several nodes."""
-    install_leader_worker_sets(running(name))
+    install_leader_worker_sets(require_running_node(name))
 
 
 def run_dir(name: str) -> Path:
@@ -111,9 +111,9 @@ def run_dir(name: str) -> Path:
     return cache_dir() / "run" / name
 
 
-def running(name: str) -> Node:
+def require_running_node(name: str) -> Node:
     """Return the running node of this name."""
-    node = Node.found(run_dir(name))
+    node = Node.find(run_dir(name))
     if node is None:
         raise LocalClusterError(
             f"No node named {name} is running. Start it with `python -m localcluster up --name {name}`."

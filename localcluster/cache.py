@@ -28,7 +28,7 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def made_once(name: str, make: Callable[[Path], None]) -> Path:
+def ensure_cached(name: str, make: Callable[[Path], None]) -> Path:
     """Return the cached folder `name`, which `make` fills on the first call. Incomplete folders are created again."""
     folder = cache_dir() / name
     if folder.exists():

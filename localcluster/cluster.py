@@ -37,7 +37,7 @@ class Cluster(Protocol):
     def load_image(self, tag: str) -> None:
         """Make an existing image available to pods."""
 
-    def folder_image(self, folder: Path, tag: str) -> None:
+    def load_folder(self, folder: Path, tag: str) -> None:
         """Make the files of `folder` available as an image, for image volumes."""
 
 
@@ -47,28 +47,28 @@ def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Clu
     The cluster is started if necessary, and stays until `remove_cluster`. Its pods can use `images` (target of the
     Dockerfile -> name). If no cluster is possible, raises LocalClusterError with the remedy.
     """
-    wanted = images or {}
-    if given := os.environ.get("KUBECONFIG"):
-        return _with_images(GivenCluster(Path(given)), wanted)
+    image_tags = images or {}
+    if kubeconfig := os.environ.get("KUBECONFIG"):
+        return _add_images(GivenCluster(Path(kubeconfig)), image_tags)
     if kind := _kind():
-        return _with_images(KindCluster(kind, _engine(), name), wanted)
+        return _add_images(KindCluster(kind, _engine(), name), image_tags)
     if os.uname().sysname != "Linux" or os.geteuid() != 0:
         raise LocalClusterError(
             "There is no cluster to use. Set KUBECONFIG, or install kind and start Docker"
             " (or Podman, with KIND_EXPERIMENTAL_PROVIDER=podman),"
             " or run the same command as root on Linux, which starts a local node."
         )
-    prepare(wanted)
+    prepare(image_tags)
     node = ensure_node(_run_dir(name), name)
-    for tag in wanted.values():
+    for tag in image_tags.values():
         node.load_image(tag)
     return node
 
 
-def _with_images(found: Cluster, wanted: Mapping[str, str]) -> Cluster:
-    for target, tag in wanted.items():
-        found.build_image(target, tag)
-    return found
+def _add_images(cluster: Cluster, image_tags: Mapping[str, str]) -> Cluster:
+    for target, tag in image_tags.items():
+        cluster.build_image(target, tag)
+    return cluster
 
 
 def remove_cluster(name: str = "gaudi") -> None:
@@ -97,7 +97,7 @@ class GivenCluster:
         """Check that the nodes have the image, without building it."""
         self.load_image(tag)
 
-    def folder_image(self, folder: Path, tag: str) -> None:
+    def load_folder(self, folder: Path, tag: str) -> None:
         """Check that the nodes have the image, without packing it."""
         self.load_image(tag)
 
@@ -133,7 +133,7 @@ class KindCluster:
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
         """Build an image and load it."""
-        options = [option for item in (arguments or {}).items() for option in ("--build-arg", "=".join(item))]
+        options = [option for argument in (arguments or {}).items() for option in ("--build-arg", "=".join(argument))]
         with step(f"Building the {target} image"):
             _run(self._engine, "build", "--target", target, "--tag", tag, *options, str(_PROJECT))
         self.load_image(tag)
@@ -144,28 +144,28 @@ class KindCluster:
             if self._engine == "docker":
                 _run(self._kind, "load", "docker-image", tag, "--name", self._name)
             else:
-                self._pipe(tag)
+                self._pipe_image(tag)
 
-    def _pipe(self, tag: str) -> None:
+    def _pipe_image(self, tag: str) -> None:
         """Load an archive of the engine's image, because `kind load docker-image` requires Docker for every provider.
 
         The archive is piped to one node after the other, so that an image of several gigabytes takes no additional disk
         space.
         """
         _run(self._engine, "image", "inspect", tag)  # reports a missing image more clearly than an empty pipe
-        load = (self._kind, "load", "image-archive", "/dev/stdin", "--name", self._name, "--nodes")
+        load_command = (self._kind, "load", "image-archive", "/dev/stdin", "--name", self._name, "--nodes")
         for node in _run(self._kind, "get", "nodes", "--name", self._name).split():
-            with subprocess.Popen([self._engine, "save", tag], stdout=subprocess.PIPE) as saving:
-                _run(*load, node, stdin=saving.stdout)
-            if saving.returncode:
+            with subprocess.Popen([self._engine, "save", tag], stdout=subprocess.PIPE) as save_process:
+                _run(*load_command, node, stdin=save_process.stdout)
+            if save_process.returncode:
                 raise LocalClusterError(f"`{self._engine} save {tag}` failed: its error is printed above.")
 
-    def folder_image(self, folder: Path, tag: str) -> None:
+    def load_folder(self, folder: Path, tag: str) -> None:
         """Pack the folder and copy the image to the nodes."""
-        with tempfile.TemporaryDirectory() as drafts:
-            image = Path(drafts) / "image.tar"
-            archive.write_folder_image(image, tag, folder)
-            _run(self._kind, "load", "image-archive", str(image), "--name", self._name)
+        with tempfile.TemporaryDirectory() as temporary_folder:
+            image_archive = Path(temporary_folder) / "image.tar"
+            archive.write_folder_image(image_archive, tag, folder)
+            _run(self._kind, "load", "image-archive", str(image_archive), "--name", self._name)
 
 
 def _run_dir(name: str) -> Path:
@@ -181,8 +181,8 @@ def _kind() -> str | None:
     kind, engine = shutil.which("kind"), shutil.which(_engine())
     if not kind or not engine:
         return None
-    answered = subprocess.run([engine, "info"], capture_output=True, check=False).returncode == 0
-    return kind if answered else None
+    engine_runs = subprocess.run([engine, "info"], capture_output=True, check=False).returncode == 0
+    return kind if engine_runs else None
 
 
 def _engine() -> str:
@@ -200,7 +200,7 @@ def _kubectl() -> Path:
 
 
 def _run(*command: str, stdin: IO[bytes] | None = None) -> str:
-    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LocalClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()[-1000:]}")
-    return done.stdout
+    process = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise LocalClusterError(f"`{' '.join(command)}` failed: {process.stderr.strip()[-1000:]}")
+    return process.stdout

@@ -28,24 +28,24 @@ def install(cluster: Cluster) -> None:
     """Install or update the controller, and return when it admits LeaderWorkerSets."""
     folder = build.leader_worker_sets()
     with step(f"Installing the LeaderWorkerSet controller {build.LEADER_WORKER_SETS}"):
-        cluster.folder_image(folder / "image", IMAGE)
+        cluster.load_folder(folder / "image", IMAGE)
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=_manifests(cluster, folder))
         wait_until(lambda: _admits(cluster), "the LeaderWorkerSet controller to admit", _PATIENCE_SECONDS)
 
 
 def _manifests(cluster: Cluster, folder: Path) -> str:
     documents = yaml.safe_load_all(cluster.kubectl("kustomize", str(folder / "config" / "default")))
-    return yaml.safe_dump_all(fitted(documents))
+    return yaml.safe_dump_all(adapt_manifests(documents))
 
 
-def fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def adapt_manifests(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the manifests for one controller with our image and without resource requests."""
     for document in documents:
         if document["kind"] == "Deployment":
             document["spec"]["replicas"] = 1
-            (manager,) = document["spec"]["template"]["spec"]["containers"]
-            manager |= {"image": IMAGE, "imagePullPolicy": "Never", "resources": {}}
-            manager["securityContext"]["runAsUser"] = _USER  # the image does not set a user
+            (container,) = document["spec"]["template"]["spec"]["containers"]
+            container |= {"image": IMAGE, "imagePullPolicy": "Never", "resources": {}}
+            container["securityContext"]["runAsUser"] = _USER  # the image does not set a user
         yield document
 
 

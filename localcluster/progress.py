@@ -18,21 +18,21 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningStep:
     """A step. `seconds` is its duration on two cores, or 0 if the step was not measured."""
 
-    what: str
+    title: str
     seconds: float
-    started: float
+    start: float
 
     def line(self, now: float) -> Text:
         """Return the line of the step with its time and the estimated time left."""
-        passed = now - self.started
-        left = f", {about(self.seconds - passed)}" if self.seconds else ""
-        return Text.assemble(("… ", "dim"), self.what, (f" ({passed:.0f} s{left})", "dim"))
+        elapsed = now - self.start
+        estimate = f", {format_time_left(self.seconds - elapsed)}" if self.seconds else ""
+        return Text.assemble(("… ", "dim"), self.title, (f" ({elapsed:.0f} s{estimate})", "dim"))
 
 
-def about(seconds: float) -> str:
+def format_time_left(seconds: float) -> str:
     """Return a text with the rounded time left, or a note if the step exceeds its estimate."""
     if seconds <= 0:
         return "longer than estimated"
@@ -47,66 +47,66 @@ class Board:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without steps. `clock` returns seconds."""
         self._console, self._clock = console, clock
-        self._running: list[Running] = []
+        self._running_steps: list[RunningStep] = []
         self._live: Live | None = None
         self._lock = threading.RLock()
-        self._left_in_all: Callable[[], float] | None = None
+        self._total_seconds_left: Callable[[], float] | None = None
 
     @contextmanager
-    def step(self, what: str, seconds: float = 0) -> Iterator[None]:
-        """Show `what` during the block, and print its seconds or its failure."""
-        running = Running(what, seconds, self._clock())
-        self._begin(running)
+    def step(self, title: str, seconds: float = 0) -> Iterator[None]:
+        """Show `title` during the block, and print its seconds or its failure."""
+        running_step = RunningStep(title, seconds, self._clock())
+        self._begin(running_step)
         try:
             yield
         except BaseException:
-            self._end(running, "[red]✗[/red]", f": stopped after {self._clock() - running.started:.1f} s")
+            self._end(running_step, "[red]✗[/red]", f": stopped after {self._clock() - running_step.start:.1f} s")
             raise
-        self._end(running, "[green]✓[/green]", f" [dim]({self._clock() - running.started:.1f} s)[/dim]")
+        self._end(running_step, "[green]✓[/green]", f" [dim]({self._clock() - running_step.start:.1f} s)[/dim]")
 
     @contextmanager
-    def total(self, left: Callable[[], float]) -> Iterator[None]:
-        """Show the time left of all steps during the block. `left` returns this time in seconds."""
-        self._left_in_all = left
+    def total(self, seconds_left: Callable[[], float]) -> Iterator[None]:
+        """Show the time left of all steps during the block. `seconds_left` returns this time in seconds."""
+        self._total_seconds_left = seconds_left
         try:
             yield
         finally:
-            self._left_in_all = None
+            self._total_seconds_left = None
 
     def refresh(self) -> None:
         """Draw the running steps again, on a terminal."""
         if self._live is not None:
             self._live.refresh()
 
-    def _begin(self, running: Running) -> None:
+    def _begin(self, step: RunningStep) -> None:
         with self._lock:
-            self._running.append(running)
+            self._running_steps.append(step)
             if not self._console.is_terminal:
-                estimate = f" [dim](about {running.seconds:.0f} s on two cores)[/dim]" if running.seconds else ""
-                self._console.print(f"[dim]…[/dim] {running.what}{estimate}")
+                estimate = f" [dim](about {step.seconds:.0f} s on two cores)[/dim]" if step.seconds else ""
+                self._console.print(f"[dim]…[/dim] {step.title}{estimate}")
             elif self._live is None:
                 self._live = Live(
                     get_renderable=self._lines, console=self._console, transient=True, redirect_stdout=False
                 )
                 self._live.start(refresh=True)
 
-    def _end(self, running: Running, mark: str, remark: str) -> None:
+    def _end(self, step: RunningStep, mark: str, outcome: str) -> None:
         with self._lock:
-            self._running.remove(running)
-            if self._live is not None and not self._running:
+            self._running_steps.remove(step)
+            if self._live is not None and not self._running_steps:
                 self._live.stop()
                 self._live = None
-            in_all = "" if self._console.is_terminal else self._in_all()
-            self._console.print(f"{mark} {running.what}{remark}{f' [dim]{in_all}[/dim]' if in_all else ''}")
+            total = "" if self._console.is_terminal else self._total_text()
+            self._console.print(f"{mark} {step.title}{outcome}{f' [dim]{total}[/dim]' if total else ''}")
 
     def _lines(self) -> RenderableType:
         now = self._clock()
-        lines = [running.line(now) for running in list(self._running)]
-        return Group(*lines, *([Text(f"  {in_all}", style="dim")] if (in_all := self._in_all()) else []))
+        lines = [step.line(now) for step in list(self._running_steps)]
+        return Group(*lines, *([Text(f"  {total}", style="dim")] if (total := self._total_text()) else []))
 
-    def _in_all(self) -> str:
-        left = self._left_in_all() if self._left_in_all else 0
-        return f"in all {about(left)}" if left > 0 else ""
+    def _total_text(self) -> str:
+        seconds_left = self._total_seconds_left() if self._total_seconds_left else 0
+        return f"in all {format_time_left(seconds_left)}" if seconds_left > 0 else ""
 
 
 board = Board(console)

@@ -55,28 +55,28 @@ def values(text: str) -> tuple[Value, ...]:
 def _values(node: yaml.Node | None, defaults: dict[str, Any], lines: list[str], parent: str) -> Iterator[Value]:
     if not isinstance(node, yaml.MappingNode):
         return
-    for key, below in node.value:
+    for key, child in node.value:
         path, default = f"{parent}{key.value}", defaults[key.value]
         description, schema = _comment(lines, key.start_mark.line, path)
-        yield Value(path, default, description, schema, tuple(_values(below, default, lines, f"{path}.")))
+        yield Value(path, default, description, schema, tuple(_values(child, default, lines, f"{path}.")))
 
 
-def _comment(lines: list[str], line: int, path: str) -> tuple[str, dict[str, Any]]:
-    """Return the sentences of the comment that ends above `line`, and the JSON of its `@schema` line."""
-    start = line
+def _comment(lines: list[str], line_number: int, path: str) -> tuple[str, dict[str, Any]]:
+    """Return the sentences of the comment that ends above `line_number`, and the JSON of its `@schema` line."""
+    start = line_number
     while start and lines[start - 1].lstrip().startswith("#"):
         start -= 1
-    comment = [each.strip() for each in lines[start:line]]
-    text = " ".join(each.lstrip("# ") for each in comment if not each.startswith(_MARK))
+    comment = [line.strip() for line in lines[start:line_number]]
+    text = " ".join(line.lstrip("# ") for line in comment if not line.startswith(_MARK))
     if not text:
         raise ValueError(f"{path} in values.yaml has no comment: describe it in the line above.")
-    marked = [json.loads(each.removeprefix(_MARK)) for each in comment if each.startswith(_MARK)]
-    return text, marked[0] if marked else {}
+    schemas = [json.loads(line.removeprefix(_MARK)) for line in comment if line.startswith(_MARK)]
+    return text, schemas[0] if schemas else {}
 
 
-def schema(documented: tuple[Value, ...]) -> dict[str, Any]:
+def schema(keys: tuple[Value, ...]) -> dict[str, Any]:
     """Return the JSON schema of the chart's values, including `global`, which Helm passes to every chart."""
-    root = _object(documented)
+    root = _object(keys)
     root["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
 
@@ -87,19 +87,19 @@ def _object(children: tuple[Value, ...]) -> dict[str, Any]:
 
 
 def _property(value: Value) -> dict[str, Any]:
-    kind = _object(value.children) if value.children else {"type": _TYPES[type(value.default)]}
-    return {"description": value.description, **kind, "default": value.default, **value.schema}
+    type_schema = _object(value.children) if value.children else {"type": _TYPES[type(value.default)]}
+    return {"description": value.description, **type_schema, "default": value.default, **value.schema}
 
 
-def table(documented: tuple[Value, ...]) -> str:
+def table(keys: tuple[Value, ...]) -> str:
     """Return a table with a row for each key that is set as a whole, in the order of the file."""
     rows = ["| Value | Default | Meaning |", "|---|---|---|"]
-    rows += [f"| `{each.path}` | `{json.dumps(each.default)}` | {each.description} |" for each in _leaves(documented)]
+    rows += [f"| `{value.path}` | `{json.dumps(value.default)}` | {value.description} |" for value in _leaves(keys)]
     return "\n".join(rows) + "\n"
 
 
-def _leaves(documented: tuple[Value, ...]) -> Iterator[Value]:
-    for value in documented:
+def _leaves(keys: tuple[Value, ...]) -> Iterator[Value]:
+    for value in keys:
         if value.children:
             yield from _leaves(value.children)
         else:
@@ -108,11 +108,11 @@ def _leaves(documented: tuple[Value, ...]) -> Iterator[Value]:
 
 def documents() -> dict[Path, str]:
     """Return the texts of the files that depend only on values.yaml, by path."""
-    documented = values((CHART / "values.yaml").read_text())
+    keys = values((CHART / "values.yaml").read_text())
     readme = CHART / "README.md"
     return {
-        CHART / "values.schema.json": json.dumps(schema(documented), indent=2) + "\n",
-        readme: _TABLE.sub(lambda _: table(documented), readme.read_text()),
+        CHART / "values.schema.json": json.dumps(schema(keys), indent=2) + "\n",
+        readme: _TABLE.sub(lambda _: table(keys), readme.read_text()),
     }
 
 
@@ -121,13 +121,13 @@ def manifest() -> str:
     command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE, "--skip-tests"]
     # A Kustomize overlay replaces these names (docs/start/install.md, Without Helm).
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-    names = {"operator": "gaudi-operator", "runtime": "gaudi-runtime", "hpu": "gaudi-runtime-hpu"}
-    values = ["crds.keep=false", *(f"image.{key}={name}:{version}" for key, name in names.items())]
-    options = [part for value in values for part in ("--set", value)]
-    rendered = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
-    marks = ("# Source: ", "app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
-    kept = (line for line in rendered.splitlines() if not line.strip().startswith(marks))
-    return _NAMESPACE_MANIFEST + "\n".join(kept) + "\n"
+    image_names = {"operator": "gaudi-operator", "runtime": "gaudi-runtime", "hpu": "gaudi-runtime-hpu"}
+    settings = ["crds.keep=false", *(f"image.{key}={name}:{version}" for key, name in image_names.items())]
+    options = [part for setting in settings for part in ("--set", setting)]
+    output = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
+    helm_prefixes = ("# Source: ", "app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
+    lines = (line for line in output.splitlines() if not line.strip().startswith(helm_prefixes))
+    return _NAMESPACE_MANIFEST + "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str]) -> int:

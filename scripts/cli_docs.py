@@ -27,9 +27,9 @@ _WIDTH = 100
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the words after a program's name that call the program itself and then each of its commands."""
     yield path
-    for name, below in getattr(command, "commands", {}).items():
-        if not below.hidden:
-            yield from _paths(below, (*path, name))
+    for name, subcommand in getattr(command, "commands", {}).items():
+        if not subcommand.hidden:
+            yield from _paths(subcommand, (*path, name))
 
 
 def page() -> str:
@@ -42,8 +42,8 @@ def page() -> str:
     parts = [_HEAD]
     for name, app in (("kubectl gaudi", kubectl), ("gaudi-plan", plan), ("gaudi-runtime", runtime)):
         for path in _paths(typer.main.get_command(app)):
-            shown = CliRunner().invoke(app, [*path, "--help"], prog_name=name).stdout.rstrip()
-            parts.append(f"{'###' if path else '##'} {' '.join((name, *path))}\n\n```text\n{shown}\n```\n")
+            help_text = CliRunner().invoke(app, [*path, "--help"], prog_name=name).stdout.rstrip()
+            parts.append(f"{'###' if path else '##'} {' '.join((name, *path))}\n\n```text\n{help_text}\n```\n")
     return "\n".join(parts)
 
 

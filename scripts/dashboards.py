@@ -26,7 +26,7 @@ MODEL = 'namespace=~"$namespace", name=~"$name"'
 PODS = 'namespace=~"$namespace", inference_gaudi_dev_name=~"$name"'
 
 
-def _padded_over_real(metric: str, phase: str) -> str:
+def _padding_ratio(metric: str, phase: str) -> str:
     padded, real = (
         f'sum(rate({metric}{{phase="{phase}", size="{size}", {PODS}}}[15m]))' for size in ("padded", "real")
     )
@@ -42,7 +42,7 @@ class Panel:
     kind: str = "timeseries"
     unit: str = "short"
     width: int = HALF
-    about: str = ""
+    description: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -78,7 +78,7 @@ FLEET = Dashboard(
             {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Stalled", status="True"} == 1'},
             "table",
             width=THIRD,
-            about="See docs/how-to/runbooks.md, GaudiModelStalled, for the next steps.",
+            description="See docs/how-to/runbooks.md, GaudiModelStalled, for the next steps.",
             options={"instant": True},
         ),
         Panel(
@@ -113,7 +113,7 @@ FLEET = Dashboard(
         Panel(
             "Sequences that wait for a place",
             {"{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) (gaudi_sequences_waiting)"},
-            about="See docs/how-to/runbooks.md, GaudiModelQueueIsLong, for the next steps.",
+            description="See docs/how-to/runbooks.md, GaudiModelQueueIsLong, for the next steps.",
         ),
         Panel(
             "Time to the first token, 95th percentile",
@@ -193,7 +193,7 @@ ONE_MODEL = Dashboard(
             },
             "heatmap",
             width=HALF,
-            about="A row is a bucket: batch size x query tokens x KV blocks of cached context.",
+            description="A row is a bucket: batch size x query tokens x KV blocks of cached context.",
         ),
         Panel(
             "Decode batches by bucket",
@@ -203,7 +203,7 @@ ONE_MODEL = Dashboard(
             },
             "heatmap",
             width=HALF,
-            about="A row is a bucket: batch size x 1 x KV blocks of the batch.",
+            description="A row is a bucket: batch size x 1 x KV blocks of the batch.",
         ),
         Panel(
             "Compiles that requests waited for",
@@ -212,10 +212,10 @@ ONE_MODEL = Dashboard(
         Panel(
             "Padding: computed tokens / requested tokens",
             {
-                "tokens of prompts": _padded_over_real("gaudi_batch_tokens_total", "prompt"),
-                "KV blocks of decode": _padded_over_real("gaudi_batch_blocks_total", "decode"),
+                "tokens of prompts": _padding_ratio("gaudi_batch_tokens_total", "prompt"),
+                "KV blocks of decode": _padding_ratio("gaudi_batch_blocks_total", "decode"),
             },
-            about="1.0 means no padding. kubectl gaudi plan learn chooses buckets for the observed traffic.",
+            description="1.0 means no padding. kubectl gaudi plan learn chooses buckets for the observed traffic.",
         ),
         Panel(
             "Tokens a second",
@@ -350,22 +350,22 @@ def _variables(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
 
 
 def _panels(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
-    across = down = 0
-    for number, panel in enumerate(panels, start=1):
-        if across + panel.width > WIDE:
-            across, down = 0, down + HEIGHT
+    column = row = 0
+    for panel_id, panel in enumerate(panels, start=1):
+        if column + panel.width > WIDE:
+            column, row = 0, row + HEIGHT
         yield {
-            "id": number,
+            "id": panel_id,
             "title": panel.title,
             "type": panel.kind,
             "datasource": SOURCE,
-            "gridPos": {"x": across, "y": down, "w": panel.width, "h": HEIGHT},
+            "gridPos": {"x": column, "y": row, "w": panel.width, "h": HEIGHT},
             "fieldConfig": {"defaults": {"unit": panel.unit, **_bounds(panel)}, "overrides": []},
             "targets": list(_targets(panel)),
-            **({"description": panel.about} if panel.about else {}),
+            **({"description": panel.description} if panel.description else {}),
             **({"options": {"calculate": False, "color": {"scheme": "Spectral"}}} if panel.kind == "heatmap" else {}),
         }
-        across += panel.width
+        column += panel.width
 
 
 def _bounds(panel: Panel) -> dict[str, int]:
@@ -373,10 +373,10 @@ def _bounds(panel: Panel) -> dict[str, int]:
 
 
 def _targets(panel: Panel) -> Iterator[dict[str, Any]]:
-    for number, (legend, query) in enumerate(panel.queries.items()):
+    for index, (legend, query) in enumerate(panel.queries.items()):
         instant = panel.options.get("instant", panel.kind in ("stat", "gauge"))
         yield {
-            "refId": chr(ord("A") + number),
+            "refId": chr(ord("A") + index),
             "datasource": SOURCE,
             "expr": query,
             "legendFormat": legend,
@@ -388,7 +388,7 @@ def _targets(panel: Panel) -> Iterator[dict[str, Any]]:
 
 def files() -> dict[Path, str]:
     """Return the text of each dashboard by its file."""
-    return {FOLDER / f"{name}.json": json.dumps(document(each), indent=1) + "\n" for name, each in DASHBOARDS.items()}
+    return {FOLDER / f"{name}.json": json.dumps(document(board), indent=1) + "\n" for name, board in DASHBOARDS.items()}
 
 
 if __name__ == "__main__":

@@ -50,13 +50,13 @@ class Row(NamedTuple):
     part: str
     path: str
     type: str
-    why: str
+    reason: str
 
 
 def all_fields() -> Fields:
     """Return the paths of the schema."""
-    resource, of_class = root_schema()["properties"], class_schema()["properties"]
-    schemas = zip(PARTS, (resource["spec"], resource["status"], of_class["spec"]), strict=True)
+    resource_fields, class_fields = root_schema()["properties"], class_schema()["properties"]
+    schemas = zip(PARTS, (resource_fields["spec"], resource_fields["status"], class_fields["spec"]), strict=True)
     return {
         part: {f"{part.split()[0]}.{row.path}".replace(".[]", "[]") for row in nested_fields(schema)}
         for part, schema in schemas
@@ -71,35 +71,35 @@ def read_rows(page: str) -> Iterator[Row]:
             kind = line.removeprefix("## ")
         elif line.startswith("### "):
             section = line.removeprefix("### ")
-        elif found := ROW.match(line):
-            for name in re.findall(r"`([^`]+)`", found["fields"]):
+        elif match := ROW.match(line):
+            for name in re.findall(r"`([^`]+)`", match["fields"]):
                 path = f"{section}.{name}".replace(".[]", "[]")
-                yield Row(f"{path.split('.')[0]} of {kind}", path, (found["type"] or "").strip("`"), found["why"])
+                yield Row(f"{path.split('.')[0]} of {kind}", path, (match["type"] or "").strip("`"), match["why"])
 
 
-def problems(page: str, fields: Fields) -> list[str]:
+def find_errors(page: str, fields: Fields) -> list[str]:
     """Return a sentence for each field without a row, each row without a field, and each incomplete row."""
-    found: list[str] = []
-    known: set[tuple[str, str]] = set()
+    errors: list[str] = []
+    seen_fields: set[tuple[str, str]] = set()
     for row in read_rows(page):
-        where = f"{PAGE.relative_to(ROOT)}: {row.path} ({row.part})"
+        place = f"{PAGE.relative_to(ROOT)}: {row.path} ({row.part})"
         if row.path not in fields.get(row.part, ()):
-            found.append(f"{where} is not in the schema: delete its row.")
-        if (row.part, row.path) in known:
-            found.append(f"{where} has two rows: delete one.")
-        if not row.why.endswith("."):
-            found.append(f"{where} has no reason: write why it is there, as a sentence.")
+            errors.append(f"{place} is not in the schema: delete its row.")
+        if (row.part, row.path) in seen_fields:
+            errors.append(f"{place} has two rows: delete one.")
+        if not row.reason.endswith("."):
+            errors.append(f"{place} has no reason: write why it is there, as a sentence.")
         if row.type and _wrong_type(row, fields):
-            found.append(f"{where} does not have the fields of {row.type}: name another type, or list its fields.")
-        known.add((row.part, row.path))
-    counted = _counted(page, fields)
+            errors.append(f"{place} does not have the fields of {row.type}: name another type, or list its fields.")
+        seen_fields.add((row.part, row.path))
+    fields_needing_rows = _fields_needing_rows(page, fields)
     for part, paths in fields.items():
-        found += [
+        errors += [
             f"{PAGE.relative_to(ROOT)}: {path} ({part}) has no row: write why it is there, or delete the field."
             for path in sorted(paths)
-            if (part, path) not in known and path in counted[part]
+            if (part, path) not in seen_fields and path in fields_needing_rows[part]
         ]
-    return found
+    return errors
 
 
 def _wrong_type(row: Row, fields: Fields) -> bool:
@@ -111,38 +111,38 @@ def _wrong_type(row: Row, fields: Fields) -> bool:
 
 def _members(path: str, paths: set[str]) -> set[str]:
     """Return the paths below a field, relative to the field or to the entries of its list."""
-    below = re.compile(rf"{re.escape(path)}(\[\])?\.")
-    return {below.sub("", each, count=1) for each in paths if below.match(each)}
+    prefix = re.compile(rf"{re.escape(path)}(\[\])?\.")
+    return {prefix.sub("", member, count=1) for member in paths if prefix.match(member)}
 
 
-def _counted(page: str, fields: Fields) -> Fields:
+def _fields_needing_rows(page: str, fields: Fields) -> Fields:
     """Return the fields that need a row. If the row of a field names a type, the members of the field need no row."""
-    typed = [row for row in read_rows(page) if row.type]
+    typed_rows = [row for row in read_rows(page) if row.type]
     return {
         part: {
             path
             for path in paths
-            if not any(row.part == part and re.match(rf"{re.escape(row.path)}(\[\])?\.", path) for row in typed)
+            if not any(row.part == part and re.match(rf"{re.escape(row.path)}(\[\])?\.", path) for row in typed_rows)
         }
         for part, paths in fields.items()
     }
 
 
-def with_counts(page: str, fields: Fields) -> str:
+def update_counts(page: str, fields: Fields) -> str:
     """Return the page with current counts in its first table."""
-    counted = _counted(page, fields)
+    fields_needing_rows = _fields_needing_rows(page, fields)
     for part, paths in fields.items():
-        line = rf"(?m)^\| {re.escape(part)} \| \d+ \| \d+ \|$"
-        page = re.sub(line, f"| {part} | {len(paths)} | {len(counted[part])} |", page)
+        row_pattern = rf"(?m)^\| {re.escape(part)} \| \d+ \| \d+ \|$"
+        page = re.sub(row_pattern, f"| {part} | {len(paths)} | {len(fields_needing_rows[part])} |", page)
     return page
 
 
 def main() -> int:
     """Command line of `python -m scripts.fields [--check]`."""
     page, fields = PAGE.read_text(), all_fields()
-    found = problems(page, fields)
-    sys.stderr.writelines(f"{each}\n" for each in found)
-    return int(bool(found)) or write_or_check({PAGE: with_counts(page, fields)})
+    errors = find_errors(page, fields)
+    sys.stderr.writelines(f"{error}\n" for error in errors)
+    return int(bool(errors)) or write_or_check({PAGE: update_counts(page, fields)})
 
 
 if __name__ == "__main__":

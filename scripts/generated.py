@@ -12,12 +12,12 @@ def write_or_check(texts: Mapping[Path, str]) -> int:
 
     Returns the exit code, which is 1 if --check has found a difference.
     """
-    old = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    stale_paths = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:
-        for path in old:
+        for path in stale_paths:
             sys.stderr.write(f"{path.relative_to(ROOT)} is out of date: run make generate.\n")
-        return int(bool(old))
-    for path in old:
+        return int(bool(stale_paths))
+    for path in stale_paths:
         path.parent.mkdir(exist_ok=True)
         path.write_text(texts[path])
     return 0

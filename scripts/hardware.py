@@ -35,22 +35,22 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """Check the machine, test it and write the report. Returns 0 if all proofs succeeded."""
     program = next(filter(None, map(shutil.which, ("docker", "podman"))), None)
     model = Path(environment.get("MODEL", ""))
-    if wrong := why_not(program, model):
-        console.print(wrong, markup=False)
+    if problem := find_problem(program, model):
+        console.print(problem, markup=False)
         return 2
-    assert program  # noqa: S101 - why_not has checked it
+    assert program  # noqa: S101 - find_problem has checked it
     image = environment.get("IMAGE", "")
     if not image:
         image = BUILT
         console.print(f"Building {image} on {PAIRS[0].image}", markup=False)
         subprocess.run(build_command(program), check=True)
-    start = container(program, image, model)
-    if subprocess.run([*start, "doctor", "--engine", "vllm"], check=False).returncode:
+    command_prefix = container_command(program, image, model)
+    if subprocess.run([*command_prefix, "doctor", "--engine", "vllm"], check=False).returncode:
         console.print("The doctor above has found faults of this machine or this image. Fix them first.")
         return 1
     options = [word for name, option in OPTIONS.items() if name in environment for word in (option, environment[name])]
-    trial = [
-        *start,
+    report_command = [
+        *command_prefix,
         "hardware-report",
         "--model",
         f"/models/{model.name}",
@@ -60,11 +60,11 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         "-",
         *options,
     ]
-    done = subprocess.run(trial, stdout=subprocess.PIPE, text=True, check=False)
-    return write(done.stdout)
+    process = subprocess.run(report_command, stdout=subprocess.PIPE, text=True, check=False)
+    return write_report(process.stdout)
 
 
-def why_not(program: str | None, model: Path) -> str | None:
+def find_problem(program: str | None, model: Path) -> str | None:
     """Return a sentence about a missing model or program, or None if both exist."""
     if not (model / "config.json").is_file():
         return "Set MODEL: make hardware MODEL=/path/of/a/checkpoint, a folder with config.json and safetensors."
@@ -75,21 +75,21 @@ def why_not(program: str | None, model: Path) -> str | None:
 
 def build_command(program: str) -> list[str]:
     """Return the command that builds the image for cards, on Intel's image of the first supported pair."""
-    base = f"HPU_BASE_IMAGE={PAIRS[0].image}"
-    return [program, "build", "--target", "runtime-hpu", "--build-arg", base, "--tag", BUILT, str(ROOT)]
+    base_argument = f"HPU_BASE_IMAGE={PAIRS[0].image}"
+    return [program, "build", "--target", "runtime-hpu", "--build-arg", base_argument, "--tag", BUILT, str(ROOT)]
 
 
-def container(program: str, image: str, model: Path) -> list[str]:
+def container_command(program: str, image: str, model: Path) -> list[str]:
     """Return the command of a container with the permissions of our pods, all cards, and the read-only model folder."""
     cards = ["--runtime=habana", "--env", "HABANA_VISIBLE_DEVICES=all"]
-    rights = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--user", "65532:65532"]
+    permissions = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--user", "65532:65532"]
     # The driver pins memory, and vLLM's processes communicate through shared memory.
     memory = ["--ulimit", "memlock=-1:-1", "--shm-size=16g", "--tmpfs", "/tmp:mode=1777", "--tmpfs", "/cache:mode=1777"]  # noqa: S108 - the container's
-    folder = ["--volume", f"{model.resolve()}:/models/{model.name}:ro"]
-    return [program, "run", "--rm", *cards, *rights, *memory, *folder, image]
+    volume = ["--volume", f"{model.resolve()}:/models/{model.name}:ro"]
+    return [program, "run", "--rm", *cards, *permissions, *memory, *volume, image]
 
 
-def write(output: str) -> int:
+def write_report(output: str) -> int:
     """Write the report that a trial has printed, and show the proofs in the report. Returns the exit code."""
     lines = output.strip().splitlines()
     if not lines:

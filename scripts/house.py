@@ -39,25 +39,25 @@ def long_files(lines: dict[Path, int]) -> list[str]:
 
 def long_names(path: Path, tree: ast.Module) -> list[str]:
     """Return a sentence for every test of a file whose name has too many words."""
-    tests = (each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    names = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     # A figure such as 161_9 or 3_1_8b is one word.
-    figures = {name: re.sub(r"\d+(_\d+)+", "0", name) for name in tests if name.startswith("test_")}
-    words = {name: short.removeprefix("test_").count("_") + 1 for name, short in figures.items()}
+    short_names = {name: re.sub(r"\d+(_\d+)+", "0", name) for name in names if name.startswith("test_")}
+    word_counts = {name: short.removeprefix("test_").count("_") + 1 for name, short in short_names.items()}
     return [
         f"{path}: {name} has {count} words. State case and outcome in {MOST_WORDS}"
-        for name, count in words.items()
+        for name, count in word_counts.items()
         if count > MOST_WORDS
     ]
 
 
-def waits(path: Path, tree: ast.Module) -> list[str]:
+def find_waits(path: Path, tree: ast.Module) -> list[str]:
     """Return a sentence for every call in a file that sleeps or sets a constant of a module."""
-    calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return [
         f"{path}:{call.lineno}: {ast.unparse(call)} waits on time or sets a constant. Wait on a condition, or pass a "
         "parameter"
         for call in calls
-        if _sleeps(call) or _sets_a_constant(call)
+        if _sleeps(call) or _sets_constant(call)
     ]
 
 
@@ -66,32 +66,32 @@ def _sleeps(call: ast.Call) -> bool:
     return ast.unparse(call.func) in {"time.sleep", "asyncio.sleep"} and ast.unparse(call.args[0]) != "0"
 
 
-def _sets_a_constant(call: ast.Call) -> bool:
+def _sets_constant(call: ast.Call) -> bool:
     # Either setattr(module, "CONSTANT", value) or setattr("module.CONSTANT", value).
-    texts = [each.value for each in call.args[:2] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    texts = [arg.value for arg in call.args[:2] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     return ast.unparse(call.func) == "monkeypatch.setattr" and any(text.split(".")[-1].isupper() for text in texts)
 
 
-def excused(found: dict[str, list[str]]) -> list[str]:
+def check_waits(file_waits: dict[str, list[str]]) -> list[str]:
     """Return the waits that WAITS does not allow, and a sentence for every entry of WAITS without a wait."""
-    unneeded = [f"{name} waits on nothing: delete its entry in WAITS" for name in WAITS if not found.get(name)]
-    return [each for name, said in found.items() if name not in WAITS for each in said] + unneeded
+    unused = [f"{name} waits on nothing: delete its entry in WAITS" for name in WAITS if not file_waits.get(name)]
+    return [sentence for name, sentences in file_waits.items() if name not in WAITS for sentence in sentences] + unused
 
 
 def violations() -> list[str]:
     """Return a sentence for every violation in this repository."""
     texts = {path: path.read_text() for root in ROOTS for path in sorted(root.rglob("*.py"))}
     trees = {path: ast.parse(text) for path, text in texts.items() if path.is_relative_to(TESTS)}
-    names = [said for path, tree in trees.items() for said in long_names(path, tree)]
-    found = {path.as_posix(): waits(path, tree) for path, tree in trees.items() if "unit" in path.parts}
-    return long_files({path: len(text.splitlines()) for path, text in texts.items()}) + names + excused(found)
+    sentences = [sentence for path, tree in trees.items() for sentence in long_names(path, tree)]
+    by_file = {path.as_posix(): find_waits(path, tree) for path, tree in trees.items() if "unit" in path.parts}
+    return long_files({path: len(text.splitlines()) for path, text in texts.items()}) + sentences + check_waits(by_file)
 
 
 def main() -> None:
     """Print the violations. Exits with 1 if there are violations."""
-    found = violations()
-    sys.stderr.write("".join(f"{said}\n" for said in found))
-    sys.exit(1 if found else 0)
+    sentences = violations()
+    sys.stderr.write("".join(f"{sentence}\n" for sentence in sentences))
+    sys.exit(1 if sentences else 0)
 
 
 if __name__ == "__main__":

@@ -32,45 +32,45 @@ def layers_of(contract: dict[str, Any]) -> Iterator[Layers]:
 
 def may_import(module: str, contracts: Contracts) -> str | None:
     """Return the cell with the allowed imports of a module, or None if the module is in no `layers` contract."""
-    found = (layers for each in contracts if each["type"] == "layers" for layers in layers_of(each))
-    below = [allowed for layers in found if (allowed := _below(module, layers)) is not None]
-    if not below:
+    all_layers = (layers for contract in contracts if contract["type"] == "layers" for layers in layers_of(contract))
+    cells = [cell for layers in all_layers if (cell := _allowed_imports(module, layers)) is not None]
+    if not cells:
         return None
-    alone = _only_there(module, contracts)
-    return "; ".join([*dict.fromkeys(below), *([f"only there: {alone}"] if alone else [])])
+    libraries = _exclusive_libraries(module, contracts)
+    return "; ".join([*dict.fromkeys(cells), *([f"only there: {libraries}"] if libraries else [])])
 
 
-def _below(module: str, layers: Layers) -> str | None:
-    for layer, lower in zip(layers, [*layers[1:], []], strict=True):
-        if any(f"{module}.".startswith(f"{each}.") for each in layer):
-            rest = " and below" if lower and lower is not layers[-1] else ""
-            return (", ".join(f"`{each.rpartition('.')[2]}`" for each in lower) or NOTHING) + rest
+def _allowed_imports(module: str, layers: Layers) -> str | None:
+    for layer, next_layer in zip(layers, [*layers[1:], []], strict=True):
+        if any(f"{module}.".startswith(f"{name}.") for name in layer):
+            suffix = " and below" if next_layer and next_layer is not layers[-1] else ""
+            return (", ".join(f"`{name.rpartition('.')[2]}`" for name in next_layer) or NOTHING) + suffix
     return None
 
 
-def _only_there(module: str, contracts: Contracts) -> str:
+def _exclusive_libraries(module: str, contracts: Contracts) -> str:
     """Return the libraries that this module may import although a contract forbids them in the package."""
-    whole = (each for each in contracts if module.split(".")[0] in each.get("source_modules", ()))
-    ignored = (line.split(" -> ") for contract in whole for line in contract.get("ignore_imports", ()))
-    packages = {imported.split(".")[0] for importer, imported in ignored if f"{importer}.".startswith(f"{module}.")}
-    return ", ".join(f"`{each}`" for each in sorted(packages))
+    own_contracts = (contract for contract in contracts if module.split(".")[0] in contract.get("source_modules", ()))
+    imports = (line.split(" -> ") for contract in own_contracts for line in contract.get("ignore_imports", ()))
+    packages = {imported.split(".")[0] for importer, imported in imports if f"{importer}.".startswith(f"{module}.")}
+    return ", ".join(f"`{package}`" for package in sorted(packages))
 
 
-def filled(page: str, contracts: Contracts) -> str:
+def fill_cells(page: str, contracts: Contracts) -> str:
     """Return the page with the last cell of each row that belongs to a contract."""
 
-    def row(found: re.Match[str]) -> str:
-        path, what = found.groups()
+    def fill_row(match: re.Match[str]) -> str:
+        path, description = match.groups()
         cell = may_import(path.removesuffix(".py").rstrip("/").replace("/", "."), contracts)
-        return found[0] if cell is None else f"| `{found[0].split('`')[1]}` | {what} | {cell} |"
+        return match[0] if cell is None else f"| `{match[0].split('`')[1]}` | {description} | {cell} |"
 
-    return ROW.sub(row, page)
+    return ROW.sub(fill_row, page)
 
 
 def page() -> str:
     """Return the whole page with the column filled from the contracts of pyproject.toml."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    return filled(PAGE.read_text(), contracts)
+    return fill_cells(PAGE.read_text(), contracts)
 
 
 if __name__ == "__main__":

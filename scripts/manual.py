@@ -29,7 +29,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def _outside(page: str, link: str) -> str | None:
+def _target_outside_docs(page: str, link: str) -> str | None:
     """Return the repository path of the target of a link in docs/`page`, or None if the target is in docs/."""
     target = normpath(f"docs/{PurePosixPath(page).parent}/{link}")
     return None if target.startswith("docs/") else target
@@ -45,8 +45,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     if _MERMAID.is_file():
         files.append(File.generated(config, _MERMAID_COPY, abs_src_path=str(_MERMAID.resolve())))
     for page in list(files.documentation_pages()):
-        for found in _LINK.finditer(page.content_string):
-            target = _outside(page.src_uri, found["path"])
+        for match in _LINK.finditer(page.content_string):
+            target = _target_outside_docs(page.src_uri, match["path"])
             if target and Path(target).is_file() and not files.get_file_from_path(_copy_of(target)):
                 files.append(File.generated(config, _copy_of(target), abs_src_path=str(Path(target).resolve())))
     return files
@@ -54,15 +54,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Replace links to files outside docs/ with links to the copies. mkdocs reports links to missing files."""
-    here = page.file.src_uri
+    page_uri = page.file.src_uri
 
-    def turned(found: re.Match[str]) -> str:
-        target = _outside(here, found["path"])
+    def replace_link(match: re.Match[str]) -> str:
+        target = _target_outside_docs(page_uri, match["path"])
         copy = target and _copy_of(target)
-        known = copy and files.get_file_from_path(copy)
-        return relpath(copy, PurePosixPath(here).parent) if copy and known else found["path"]
+        copied_file = copy and files.get_file_from_path(copy)
+        return relpath(copy, PurePosixPath(page_uri).parent) if copy and copied_file else match["path"]
 
-    return _LINK.sub(turned, markdown)
+    return _LINK.sub(replace_link, markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.text import Text
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from demo.load import Traffic
 from demo.plan import merge
 from gaudi_operator.cli.plan.drawing import remove_web_font
@@ -103,7 +103,7 @@ def manifest(name: str, spec: Manifest) -> str:
 class Fleet:
     """The models of the pictures on a cluster."""
 
-    def __init__(self, installed: Installed) -> None:
+    def __init__(self, installed: Installation) -> None:
         """Create the fleet without applying a model."""
         self._installed = installed
 
@@ -117,84 +117,84 @@ class Fleet:
 
     def status(self, name: str) -> Manifest:
         """Return the current status of a model."""
-        found: Manifest = json.loads(self.kubectl("get", "gi", name, "-o", "json")).get("status", {})
-        return found
+        model_status: Manifest = json.loads(self.kubectl("get", "gi", name, "-o", "json")).get("status", {})
+        return model_status
 
-    def until(self, name: str, what: str, holds: Callable[[Manifest], bool]) -> None:
-        """Wait until the status of a model satisfies `holds`. Raises TimeoutError with the last status."""
-        with step(f"Waiting for {name} to be {what}"):
-            end = time.monotonic() + WAIT_SECONDS
-            while not holds(status := self.status(name)):
-                if time.monotonic() > end:
-                    raise TimeoutError(f"{name} is not {what}: {status}")
+    def wait_until(self, name: str, state: str, condition: Callable[[Manifest], bool]) -> None:
+        """Wait until the status of a model satisfies `condition`. Raises TimeoutError with the last status."""
+        with step(f"Waiting for {name} to be {state}"):
+            deadline = time.monotonic() + WAIT_SECONDS
+            while not condition(status := self.status(name)):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{name} is not {state}: {status}")
                 time.sleep(PERIOD_SECONDS)
 
 
-def phase(word: str) -> Callable[[Manifest], bool]:
+def has_phase(phase: str) -> Callable[[Manifest], bool]:
     """Return a function that returns True if a status has this phase."""
-    return lambda status: status.get("phase") == word
+    return lambda status: status.get("phase") == phase
 
 
-def least_warm(least: int) -> Callable[[Manifest], bool]:
-    """Return a function that returns True if the least advanced pod has warmed up `least` percent."""
-    return lambda status: status.get("warmup", {}).get("percent", 0) >= least
+def has_warmed_up(min_percent: int) -> Callable[[Manifest], bool]:
+    """Return a function that returns True if the least advanced pod has warmed up `min_percent` percent."""
+    return lambda status: status.get("warmup", {}).get("percent", 0) >= min_percent
 
 
 @contextmanager
-def fleet(installed: Installed) -> Iterator[Fleet]:
+def fleet(installed: Installation) -> Iterator[Fleet]:
     """Yield the fleet after all models are in their states, with traffic for one of them."""
-    installed.make_namespace(NAMESPACE)
+    installed.create_namespace(NAMESPACE)
     models = Fleet(installed)
     models.kubectl("delete", "gi", "--all", "--wait=true")
-    for name, differs in FLEET.items():
-        models.apply(name, differs)
+    for name, spec in FLEET.items():
+        models.apply(name, spec)
     for name in ("chat", "code", "search"):
-        models.until(name, "Serving", phase("Serving"))
+        models.wait_until(name, "Serving", has_phase("Serving"))
     traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
     traffic.start("chat", "llama", workers=6, max_tokens=24)
     models.apply("search", merge(FLEET["search"], LEAKS))
-    models.until("search", "RolledBack", phase("RolledBack"))
-    models.until("vision", "Stalled", phase("Stalled"))
+    models.wait_until("search", "RolledBack", has_phase("RolledBack"))
+    models.wait_until("vision", "Stalled", has_phase("Stalled"))
     models.apply("code", merge(FLEET["code"], SLOW))
     models.apply("summary", SLOW)
-    models.until("code", "half warm", least_warm(50))
+    models.wait_until("code", "half warm", has_warmed_up(50))
     try:
         yield models
     finally:
         traffic.stop()
 
 
-def shown(arguments: tuple[str, ...], columns: int, environment: dict[str, str]) -> str:
+def run_command(arguments: tuple[str, ...], columns: int, environment: dict[str, str]) -> str:
     """Return the output of `kubectl ARGUMENTS` in a terminal with this many columns, including colours."""
-    terminal, side = pty.openpty()
-    ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
+    terminal, tty = pty.openpty()
+    ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     variables = {**environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-    process = subprocess.Popen(["kubectl", *arguments], stdout=side, stderr=side, stdin=side, env=variables)
-    os.close(side)
-    written = bytearray()
+    process = subprocess.Popen(["kubectl", *arguments], stdout=tty, stderr=tty, stdin=tty, env=variables)
+    os.close(tty)
+    output = bytearray()
     # On Linux, reading from a terminal whose other side is closed raises an error instead of returning nothing.
     try:
-        while piece := os.read(terminal, 65536):
-            written += piece
+        while chunk := os.read(terminal, 65536):
+            output += chunk
     except OSError:
         pass
     os.close(terminal)
     if process.wait():
-        raise RuntimeError(f"kubectl {' '.join(arguments)}: {written.decode()}")
-    return written.decode().replace("\r\n", "\n")
+        raise RuntimeError(f"kubectl {' '.join(arguments)}: {output.decode()}")
+    return output.decode().replace("\r\n", "\n")
 
 
-def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
+def svg(arguments: tuple[str, ...], output: str, columns: int) -> str:
     """Return the SVG of a terminal with `columns` and this output. The SVG loads nothing from other hosts."""
     command = f"kubectl {' '.join(arguments)}"
     console = Console(
         file=StringIO(), record=True, width=columns, force_terminal=True, color_system="truecolor", legacy_windows=False
     )
     console.print(Text(f"$ {command}", style="bold"))
-    console.print(Text.from_ansi(written.rstrip()), soft_wrap=True)
-    drawn = remove_web_font(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
+    console.print(Text.from_ansi(output.rstrip()), soft_wrap=True)
+    picture = remove_web_font(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
     # Remove the spaces at the ends of lines, which the terminal emulation adds.
-    return re.sub(r"[ \t]+\n", "\n", drawn)
+    return re.sub(r"[ \t]+\n", "\n", picture)
 
 
 PICTURES = {
@@ -205,44 +205,42 @@ PICTURES = {
 }
 
 
-def page(name: str, environment: dict[str, str], target: Path) -> None:
+def capture_page(name: str, environment: dict[str, str], target: Path) -> None:
     """Let Chromium take a picture of the warm-up page of a pod of the model `name`."""
     require(CHROMIUM)
-    forwarding = subprocess.Popen(
-        ["kubectl", "gaudi", "open", name], stdout=subprocess.PIPE, text=True, env=environment
-    )
+    forwarder = subprocess.Popen(["kubectl", "gaudi", "open", name], stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        address = (forwarding.stdout.readline() if forwarding.stdout else "").split(" ")[0]
+        address = (forwarder.stdout.readline() if forwarder.stdout else "").split(" ")[0]
         with tempfile.TemporaryDirectory() as profile:
             command = [CHROMIUM["chromium"], "--headless", "--disable-gpu", "--hide-scrollbars"]
             command += ["--no-sandbox"] if os.geteuid() == 0 else []
             command += [f"--user-data-dir={profile}", "--window-size=1040,730", "--virtual-time-budget=2000"]
             subprocess.run([*command, f"--screenshot={target}", address], check=True, capture_output=True, timeout=120)
     finally:
-        forwarding.terminate()
-        forwarding.wait()
+        forwarder.terminate()
+        forwarder.wait()
 
 
-def as_a_user(installed: Installed, folder: Path) -> dict[str, str]:
+def user_environment(installed: Installation, folder: Path) -> dict[str, str]:
     """Return environment variables for kubectl and its plugin, with the namespace of the models."""
     kubeconfig = folder / "kubeconfig"
     shutil.copy(installed.kubeconfig, kubeconfig)
     path = f"{Path(sys.executable).parent}:{build.kubernetes()}:{os.environ['PATH']}"
     variables = {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)}
-    chooses = ["kubectl", "config", "set-context", "--current", f"--namespace={NAMESPACE}"]
-    subprocess.run(chooses, check=True, capture_output=True, env=variables)
+    command = ["kubectl", "config", "set-context", "--current", f"--namespace={NAMESPACE}"]
+    subprocess.run(command, check=True, capture_output=True, env=variables)
     return variables
 
 
 def main() -> None:
     """Make all pictures again, and remove the cluster that was started for them."""
-    installed = install.everything(CLUSTER)
+    installed = install.ensure_installation(CLUSTER)
     with tempfile.TemporaryDirectory() as folder, fleet(installed):
-        environment = as_a_user(installed, Path(folder))
+        environment = user_environment(installed, Path(folder))
         for name, (arguments, columns) in PICTURES.items():
-            (FOLDER / f"{name}.svg").write_text(svg(arguments, shown(arguments, columns, environment), columns))
+            (FOLDER / f"{name}.svg").write_text(svg(arguments, run_command(arguments, columns, environment), columns))
             if name == "status":
-                page("summary", environment, FOLDER / "warmup-page.png")
+                capture_page("summary", environment, FOLDER / "warmup-page.png")
     remove_cluster(CLUSTER)
 
 

@@ -7,20 +7,20 @@ python -m scripts.plots --check  fail if it is out of date
 import sys
 
 from gaudi_operator.cli.plan.comparison import compare_strategies
-from gaudi_operator.cli.plan.question import parse_document, read_plan_document
+from gaudi_operator.cli.plan.document import parse_document, read_plan_document
 from scripts.generated import ROOT, write_or_check
 
 EXAMPLE = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
 PLOT = ROOT / "docs" / "pictures" / "graphs.svg"
 
 
-def drawn() -> str:
+def draw_plot() -> str:
     """Return the text of the plot for the example."""
-    picture = compare_strategies(read_plan_document(parse_document(EXAMPLE.read_text()))).picture
-    if picture is None:
+    draw_picture = compare_strategies(read_plan_document(parse_document(EXAMPLE.read_text()))).picture
+    if draw_picture is None:
         raise AssertionError("a comparison has a picture")
-    return picture()
+    return draw_picture()
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check({PLOT: drawn()}))
+    sys.exit(write_or_check({PLOT: draw_plot()}))

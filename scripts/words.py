@@ -57,11 +57,11 @@ def folder_of(file: str) -> str | None:
     return top if top in CODE and file.endswith(CODE_SUFFIXES) else None
 
 
-def places(file: str, text: str) -> Iterator[Place]:
+def find_places(file: str, text: str) -> Iterator[Place]:
     """Find every place of a file."""
     for number, line in enumerate(text.split("\n"), 1):
-        if found := WORDS.findall(line):
-            yield Place(file, number, line.strip(), Count(words=len(found)))
+        if matches := WORDS.findall(line):
+            yield Place(file, number, line.strip(), Count(words=len(matches)))
     if file.endswith(".py"):
         for number, line in _docstrings(text):
             if FRAGMENT.match(line):
@@ -70,15 +70,15 @@ def places(file: str, text: str) -> Iterator[Place]:
 
 def _docstrings(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
-        described = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        if described and (found := ast.get_docstring(node)):
-            yield node.body[0].lineno, found.split("\n")[0]
+        can_have_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if can_have_docstring and (docstring := ast.get_docstring(node)):
+            yield node.body[0].lineno, docstring.split("\n")[0]
 
 
-def counted(found: Iterable[Place]) -> Counts:
+def count_places(all_places: Iterable[Place]) -> Counts:
     """Return the count of each file, in the order of their names."""
-    by_file = groupby(sorted(found), key=lambda place: place.file)
-    return {file: _sum(place.count for place in each) for file, each in by_file}
+    by_file = groupby(sorted(all_places), key=lambda place: place.file)
+    return {file: _sum(place.count for place in file_places) for file, file_places in by_file}
 
 
 def total(counts: Mapping[str, Count], folder: str) -> Count:
@@ -87,17 +87,17 @@ def total(counts: Mapping[str, Count], folder: str) -> Count:
 
 
 def _sum(counts: Iterable[Count]) -> Count:
-    each = tuple(counts)
-    return Count(sum(count.words for count in each), sum(count.fragments for count in each))
+    all_counts = tuple(counts)
+    return Count(sum(count.words for count in all_counts), sum(count.fragments for count in all_counts))
 
 
-def rises(found: Iterable[Place], baseline: Mapping[str, Count]) -> list[str]:
+def find_increases(all_places: Iterable[Place], baseline: Mapping[str, Count]) -> list[str]:
     """Return a sentence for each folder that has more than its baseline, with the places in the files that have more.
 
     A file may have more than before if other files of its folder have fewer, because text may move between files.
     """
-    found = list(found)
-    counts = counted(found)
+    all_places = list(all_places)
+    counts = count_places(all_places)
     messages = []
     for folder in sorted({folder_of(file) or "" for file in counts}):
         now, before = (total(counts, folder), total(baseline, folder))
@@ -108,7 +108,7 @@ def rises(found: Iterable[Place], baseline: Mapping[str, Count]) -> list[str]:
             )
             messages += [
                 f"{place.file}:{place.line}: {place.text[:120]}"
-                for place in found
+                for place in all_places
                 if folder_of(place.file) == folder and _has_more(place, counts, baseline)
             ]
     return messages
@@ -119,43 +119,43 @@ def _has_more(place: Place, counts: Mapping[str, Count], baseline: Mapping[str, 
     return now.words > before.words if place.count.words else now.fragments > before.fragments
 
 
-def read(text: str) -> Counts:
+def parse_counts(text: str) -> Counts:
     """Read a baseline."""
     rows = list(csv.reader(io.StringIO(text)))[1:]
     return {file: Count(int(words), int(fragments)) for file, words, fragments in rows}
 
 
-def written(counts: Mapping[str, Count]) -> str:
+def format_counts(counts: Mapping[str, Count]) -> str:
     """Return the text of a baseline, with one line for each file in `counts`."""
-    out = io.StringIO()
+    buffer = io.StringIO()
     rows = ((file, *count) for file, count in sorted(counts.items()))
-    csv.writer(out, lineterminator="\n").writerows([HEADER, *rows])
-    return out.getvalue()
+    csv.writer(buffer, lineterminator="\n").writerows([HEADER, *rows])
+    return buffer.getvalue()
 
 
-def everywhere() -> list[Place]:
+def find_all_places() -> list[Place]:
     """Find the places of all files that git tracks or would add."""
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0")
-    files = [file for file in sorted(set(listed)) if folder_of(file) and Path(file).is_file()]
-    return [place for file in files for place in places(file, Path(file).read_text())]
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    file_names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    files = [file for file in sorted(set(file_names)) if folder_of(file) and Path(file).is_file()]
+    return [place for file in files for place in find_places(file, Path(file).read_text())]
 
 
 def main(arguments: list[str]) -> int:
     """Compare the counts with the baseline, or write the baseline. Return 1 if the counts are refused."""
-    found = everywhere()
+    all_places = find_all_places()
     if "--list" in arguments:
-        sys.stdout.write("".join(f"{each.file}:{each.line}: {each.text[:120]}\n" for each in found))
+        sys.stdout.write("".join(f"{place.file}:{place.line}: {place.text[:120]}\n" for place in all_places))
         return 0
     if not BASELINE.exists():
-        BASELINE.write_text(written(counted(found)))
-    baseline, text = BASELINE.read_text(), written(counted(found))
-    messages = rises(found, read(baseline))
-    if not messages and "--check" in arguments and baseline != text:
+        BASELINE.write_text(format_counts(count_places(all_places)))
+    baseline, new_baseline = BASELINE.read_text(), format_counts(count_places(all_places))
+    messages = find_increases(all_places, parse_counts(baseline))
+    if not messages and "--check" in arguments and baseline != new_baseline:
         messages = [f"{BASELINE} is out of date: counts fell or moved to other files. Run make generate."]
     if not messages:
-        BASELINE.write_text(text)
-    sys.stderr.write("".join(f"{each}\n" for each in messages))
+        BASELINE.write_text(new_baseline)
+    sys.stderr.write("".join(f"{message}\n" for message in messages))
     return int(bool(messages))
 
 

@@ -16,7 +16,7 @@ class ApiServer:
         # Ignore the proxies of the environment, because a proxy cannot reach this private network.
         self._client = httpx.Client(base_url=server, verify=context, trust_env=False, timeout=10)
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return True if the API server reports that it is ready, and False if the API server does not listen."""
         try:
             return self._client.get("/readyz").status_code == httpx.codes.OK
@@ -31,13 +31,13 @@ class ApiServer:
         answer.raise_for_status()
         return True
 
-    def condition(self, path: str, kind: str) -> bool:
-        """Return True if the object at `path` exists and its condition `kind` is True."""
+    def has_condition(self, path: str, condition_type: str) -> bool:
+        """Return True if the object at `path` exists and its condition `condition_type` is True."""
         answer = self._client.get(path)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False
         conditions = answer.raise_for_status().json().get("status", {}).get("conditions", [])
-        return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+        return any(entry["type"] == condition_type and entry["status"] == "True" for entry in conditions)
 
     def patch(self, path: str, operations: list[dict[str, str]]) -> None:
         """Send a JSON patch."""

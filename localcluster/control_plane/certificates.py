@@ -37,8 +37,8 @@ class Authority:
         _write(folder, "ca", certificate, key)
         return cls(folder, certificate, key)
 
-    def issue(self, file: str, common_name: str, organization: str = "", hosts: Sequence[str] = ()) -> None:
-        """Sign a certificate for client and server use as `file`.crt. `hosts` are DNS names and IP addresses."""
+    def issue(self, file_name: str, common_name: str, organization: str = "", hosts: Sequence[str] = ()) -> None:
+        """Sign a certificate for client and server use as `file_name`.crt. `hosts` are DNS names and IP addresses."""
         key = new_key()
         builder = (
             _builder(_name(common_name, organization), self.certificate.subject, key.public_key())
@@ -48,9 +48,9 @@ class Authority:
                 x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]),
                 critical=False,
             )
-            .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts or (file,)]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts or (file_name,)]), critical=False)
         )
-        _write(self.folder, file, builder.sign(self.key, hashes.SHA256()), key)
+        _write(self.folder, file_name, builder.sign(self.key, hashes.SHA256()), key)
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
@@ -111,6 +111,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _write(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    (folder / f"{name}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    write_key(folder / f"{name}.key", key)
+def _write(folder: Path, file_name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    (folder / f"{file_name}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    write_key(folder / f"{file_name}.key", key)

@@ -18,12 +18,12 @@ rules: [{level: Metadata}]
 
 def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
     """Return the command of etcd. It does not sync to disk, because the state is deleted with the run folder."""
-    client = f"http://{addresses.loopback}:2379"
+    client_url = f"http://{addresses.loopback}:2379"
     return [
         "etcd",
         f"--data-dir={run_dir / 'etcd'}",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
+        f"--listen-client-urls={client_url}",
+        f"--advertise-client-urls={client_url}",
         f"--listen-peer-urls=http://{addresses.loopback}:2380",
         f"--initial-advertise-peer-urls=http://{addresses.loopback}:2380",
         f"--initial-cluster=default=http://{addresses.loopback}:2380",
@@ -57,12 +57,12 @@ def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> 
         f"--kubelet-client-key={pki / 'kubelet-client.key'}",
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
-        *_front_proxy(pki),
+        *_front_proxy_flags(pki),
         *(audit if audited else ()),
     ]
 
 
-def _front_proxy(pki: Path) -> tuple[str, ...]:
+def _front_proxy_flags(pki: Path) -> tuple[str, ...]:
     """Return the flags with which the API server authenticates to aggregated APIs and sends the name of the user."""
     return (
         f"--requestheader-client-ca-file={pki / 'front-proxy' / 'ca.crt'}",

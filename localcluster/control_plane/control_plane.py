@@ -16,7 +16,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.programs import build, debian
 from localcluster.sandbox import network
 from localcluster.sandbox.addresses import Addresses
-from localcluster.sandbox.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox.processes import Identity, wait_for_end, wait_until
 from localcluster.sandbox.sandbox import Sandbox
 
 _SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -49,10 +49,10 @@ class ControlPlane:
         self.kubeconfig = self.run_dir / "kubeconfig"
         self._scheduler = scheduler
         self._audited = audited
-        self._given = sandbox
+        self._given_sandbox = sandbox
         self._sandbox = sandbox
-        self._own_address = False
-        self._running: dict[str, Identity] = {}
+        self._added_address = False
+        self._processes: dict[str, Identity] = {}
         self._api: ApiServer | None = None
 
     def __enter__(self) -> Self:
@@ -79,9 +79,9 @@ class ControlPlane:
     def begin(self) -> None:
         """Start etcd and the API server, and return before they are ready."""
         build.kubernetes()
-        if self._given is None:
+        if self._given_sandbox is None:
             debian.require(debian.CONTROL_PLANE)
-            self._own_address = network.add_loopback_address(self.addresses.node_ip)
+            self._added_address = network.add_loopback_address(self.addresses.node_ip)
             self._sandbox = Sandbox.create(isolated=False)
         self._prepare()
         self.launch(components.etcd(self.run_dir, self.addresses))
@@ -89,7 +89,7 @@ class ControlPlane:
 
     def start_controllers(self) -> None:
         """Wait until the API server is ready, and start its clients."""
-        self.wait(self.api.ready, "the API server to be ready")
+        self.wait(self.api.is_ready, "the API server to be ready")
         self.launch(components.controller_manager(self.run_dir, self.addresses))
         if self._scheduler:
             self.launch(components.scheduler(self.run_dir, self.addresses))
@@ -104,16 +104,16 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop all components immediately. The state in etcd is lost."""
-        self.release()
-        if self._given is None and self._sandbox:
+        self.close_client()
+        if self._given_sandbox is None and self._sandbox:
             self._sandbox.kill()
             self._sandbox = None
-        if self._own_address:
+        if self._added_address:
             network.remove_loopback_address(self.addresses.node_ip)
-            self._own_address = False
+            self._added_address = False
         shutil.rmtree(self.run_dir / "etcd", ignore_errors=True)
 
-    def release(self) -> None:
+    def close_client(self) -> None:
         """Close our own connection to the API server."""
         if self._api:
             self._api.close()
@@ -129,11 +129,11 @@ class ControlPlane:
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""
         self._launch_apiserver()
-        self.wait(self.api.ready, "the API server to be ready")
+        self.wait(self.api.is_ready, "the API server to be ready")
 
     def stop_apiserver(self) -> None:
         """Kill the API server, as in a crash. Its clients lose their connections."""
-        self.end("kube-apiserver")
+        self.kill_component("kube-apiserver")
 
     def restart_apiserver(self) -> None:
         """Kill the API server and start it again with the same state."""
@@ -155,30 +155,30 @@ class ControlPlane:
         binary = (folder or build.kubernetes()) / name
         log = self.run_dir / "log" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        self._running[name] = self._sandbox.spawn([str(binary), *flags], log, self._environment(binary.parent))
+        self._processes[name] = self._sandbox.spawn([str(binary), *flags], log, self._environment(binary.parent))
 
     def _launch_apiserver(self) -> None:
         self.launch(components.apiserver(self.run_dir, self.addresses, audited=self._audited))
 
-    def end(self, name: str) -> None:
+    def kill_component(self, name: str) -> None:
         """Kill the component `name`."""
-        process = self._running.pop(name)
+        process = self._processes.pop(name)
         process.kill()
-        wait_gone(process)
+        wait_for_end(process)
 
-    def wait(self, condition: Callable[[], bool], what: str, timeout: float = _START_SECONDS) -> None:
+    def wait(self, condition: Callable[[], bool], description: str, timeout: float = _START_SECONDS) -> None:
         """Wait for `condition`.
 
         Raises LocalClusterError after `timeout` seconds, or immediately if a component ends.
         """
 
         def holds() -> bool:
-            for name, process in self._running.items():
+            for name, process in self._processes.items():
                 if not process.alive:
                     raise LocalClusterError(f"{name} ended unexpectedly. Its last output: {self._tail(name)}")
             return condition()
 
-        wait_until(holds, what, timeout)
+        wait_until(holds, description, timeout)
 
     def _tail(self, name: str) -> str:
         lines = (self.run_dir / "log" / f"{name}.log").read_text(errors="replace").splitlines()
@@ -190,22 +190,22 @@ class ControlPlane:
 
     def _prepare(self) -> None:
         shutil.rmtree(self.run_dir / "etcd", ignore_errors=True)
-        pki, ips = self.run_dir / "pki", self.addresses
+        pki, addresses = self.run_dir / "pki", self.addresses
         authority = Authority.create(pki)
-        hosts = (*_SERVICE_NAMES, "kubernetes.default.svc.cluster.local", ips.node_ip, ips.kubernetes_ip)
+        hosts = (*_SERVICE_NAMES, "kubernetes.default.svc.cluster.local", addresses.node_ip, addresses.kubernetes_ip)
         authority.issue("apiserver", "kube-apiserver", hosts=hosts)
         authority.issue("admin", "admin", "system:masters")
         authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         # Use a separate certificate authority, because the holder of a front-proxy certificate may act as any user.
         Authority.create(pki / "front-proxy").issue("client", "front-proxy-client")
         write_key(pki / "service-account.key", new_key())
-        self.kubeconfig_for("admin", self.kubeconfig)
+        self.write_user_kubeconfig("admin", self.kubeconfig)
         for component in ("controller-manager", "scheduler"):
             authority.issue(component, f"system:kube-{component}")
-            self.kubeconfig_for(component, self.run_dir / f"{component}.kubeconfig")
+            self.write_user_kubeconfig(component, self.run_dir / f"{component}.kubeconfig")
         self.authority = authority
 
-    def kubeconfig_for(self, user: str, path: Path) -> None:
+    def write_user_kubeconfig(self, user: str, path: Path) -> None:
         """Write a kubeconfig with the certificate of `user`, which the authority has issued."""
         write_kubeconfig(path, self.addresses.server, self.run_dir / "pki", user, self.run_dir.name)
 
@@ -217,7 +217,7 @@ def run_kubectl(kubectl: Path, kubeconfig: Path, arguments: Sequence[str], stdin
     """
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     command = [str(kubectl), *arguments]
-    done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LocalClusterError(f"`kubectl {' '.join(arguments)}` failed: {done.stderr.strip()}")
-    return done.stdout
+    process = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise LocalClusterError(f"`kubectl {' '.join(arguments)}` failed: {process.stderr.strip()}")
+    return process.stdout

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from localcluster.cache import made_once
+from localcluster.cache import ensure_cached
 from localcluster.node.node_config import PAUSE_IMAGE
 from localcluster.programs import build
 from localcluster.progress import step
@@ -28,7 +28,7 @@ def busybox() -> Path:
         layer = _layer({"bin/busybox": Path("/bin/busybox")}, links)
         _write(folder / "image.tar", PAUSE_IMAGE, layer, {"Cmd": ["/bin/sleep", "2147483647"]})
 
-    return made_once("image-busybox-1", make) / "image.tar"
+    return ensure_cached("image-busybox-1", make) / "image.tar"
 
 
 def coredns() -> Path:
@@ -39,7 +39,7 @@ def coredns() -> Path:
         with step("Packing the CoreDNS image"):
             _write(folder / "image.tar", COREDNS_IMAGE, _layer({"coredns": binary}), {"Entrypoint": ["/coredns"]})
 
-    return made_once(f"image-{binary.parent.name}", make) / "image.tar"
+    return ensure_cached(f"image-{binary.parent.name}", make) / "image.tar"
 
 
 def write_folder_image(archive: Path, tag: str, folder: Path) -> None:
@@ -54,44 +54,44 @@ def write_folder_image(archive: Path, tag: str, folder: Path) -> None:
 def _layer(files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> bytes:
     """Return a layer without times and owners, so that equal files result in equal digests."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as layer:
-        temporary = tarfile.TarInfo("tmp")
-        temporary.type, temporary.mode = tarfile.DIRTYPE, 0o1777
-        layer.addfile(temporary)
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tmp_folder = tarfile.TarInfo("tmp")
+        tmp_folder.type, tmp_folder.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(tmp_folder)
         for name, path in files.items():
             content = path.read_bytes()
-            file = tarfile.TarInfo(name)
-            file.size, file.mode = len(content), 0o755 if path.stat().st_mode & 0o111 else 0o644
-            layer.addfile(file, io.BytesIO(content))
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o755 if path.stat().st_mode & 0o111 else 0o644
+            tar.addfile(member, io.BytesIO(content))
         for name, target in (links or {}).items():
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, target
-            layer.addfile(link)
+            tar.addfile(link)
     return buffer.getvalue()
 
 
-def _write(archive: Path, name: str, layer: bytes, run: Mapping[str, object]) -> None:
+def _write(archive: Path, name: str, layer: bytes, run_config: Mapping[str, object]) -> None:
     blobs: dict[str, bytes] = {}
 
-    def blob(kind: str, content: bytes) -> dict[str, object]:
+    def add_blob(kind: str, content: bytes) -> dict[str, object]:
         digest = hashlib.sha256(content).hexdigest()
         blobs[digest] = content
         return {"mediaType": f"{_MEDIA}.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
 
-    stored = blob("layer.v1.tar", layer)
+    layer_descriptor = add_blob("layer.v1.tar", layer)
     machine = platform.machine()
     config = {
         "architecture": _ARCHITECTURES.get(machine, machine),
         "os": "linux",
-        "config": dict(run),
-        "rootfs": {"type": "layers", "diff_ids": [stored["digest"]]},
+        "config": dict(run_config),
+        "rootfs": {"type": "layers", "diff_ids": [layer_descriptor["digest"]]},
     }
     manifest = {"schemaVersion": 2, "mediaType": f"{_MEDIA}.manifest.v1+json"}
-    manifest |= {"config": blob("config.v1+json", _json(config)), "layers": [stored]}
-    top = blob("manifest.v1+json", _json(manifest)) | {"annotations": {"io.containerd.image.name": name}}
+    manifest |= {"config": add_blob("config.v1+json", _json(config)), "layers": [layer_descriptor]}
+    index_entry = add_blob("manifest.v1+json", _json(manifest)) | {"annotations": {"io.containerd.image.name": name}}
     files = {f"blobs/sha256/{digest}": content for digest, content in blobs.items()}
     files["oci-layout"] = _json({"imageLayoutVersion": "1.0.0"})
-    files["index.json"] = _json({"schemaVersion": 2, "manifests": [top]})
+    files["index.json"] = _json({"schemaVersion": 2, "manifests": [index_entry]})
     with tarfile.open(archive, "w") as tar:
         for path, content in files.items():
             member = tarfile.TarInfo(path)

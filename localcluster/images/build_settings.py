@@ -32,11 +32,11 @@ _UV_FILES = ("~/.config/uv/uv.toml", "/etc/uv/uv.toml")
 def debian_sources() -> list[str]:
     """Return this machine's sources of Debian packages as lines of a sources.list."""
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"]
-    shown = subprocess.run([*command, "Identifier: Packages"], capture_output=True, text=True, check=False)
-    found = {tuple(line.split()) for line in shown.stdout.splitlines()}
+    listing = subprocess.run([*command, "Identifier: Packages"], capture_output=True, text=True, check=False)
+    targets = {tuple(line.split()) for line in listing.stdout.splitlines()}
     return [
         f"deb {target[0]} {target[1]} {target[2]}"
-        for target in sorted(found)
+        for target in sorted(targets)
         if target[3:] == ("Debian",) and target[1].startswith(SUITE)
     ]
 
@@ -54,37 +54,37 @@ def write_settings(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "apt.conf").write_text(_apt_settings(folder))
-    if authorities := _certificate_authorities():
-        shutil.copy(authorities, folder / "ca.crt")
-    pip = _pip_settings(trusted=bool(authorities))
+    if ca_bundle := _find_ca_bundle():
+        shutil.copy(ca_bundle, folder / "ca.crt")
+    pip_settings = _pip_settings(has_ca_bundle=bool(ca_bundle))
     with (folder / "pip.conf").open("w") as file:
-        pip.write(file)
-    (folder / "uv.toml").write_text(_uv_settings(pip.get("global", "index-url", fallback=None)))
+        pip_settings.write(file)
+    (folder / "uv.toml").write_text(_uv_settings(pip_settings.get("global", "index-url", fallback=None)))
 
 
 def package_cache() -> Path:
     """Return uv's own cache, which builds mount at /media, so that no package is downloaded twice."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("UV_CACHE_DIR") or caches / "uv")
+    cache_root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("UV_CACHE_DIR") or cache_root / "uv")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def with_settings(dockerfile: str, folder: Path) -> str:
+def add_settings(dockerfile: str, folder: Path) -> str:
     """Return the Dockerfile with build arguments in every stage, which point to `folder` and to the cache."""
-    arguments = [f"ARG {name}={MOUNT}/{file}" for name, file in _ARGUMENTS.items() if (folder / file).exists()]
-    arguments.append(f"ARG UV_CACHE_DIR={CACHE_MOUNT}")
+    argument_lines = [f"ARG {name}={MOUNT}/{file}" for name, file in _ARGUMENTS.items() if (folder / file).exists()]
+    argument_lines.append(f"ARG UV_CACHE_DIR={CACHE_MOUNT}")
     lines = []
     for line in dockerfile.splitlines():
-        lines += [line, *(arguments if line.startswith("FROM ") else [])]
+        lines += [line, *(argument_lines if line.startswith("FROM ") else [])]
     return "\n".join(lines) + "\n"
 
 
 def _apt_settings(folder: Path) -> str:
     """Return the machine's apt settings, and its Debian mirrors if it has any."""
-    dumped = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
-    wanted = ("Acquire::http", "Acquire::https", "Acquire::Retries")
-    lines = [line for line in dumped.splitlines() if line.startswith(wanted)]
+    settings = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
+    prefixes = ("Acquire::http", "Acquire::https", "Acquire::Retries")
+    lines = [line for line in settings.splitlines() if line.startswith(prefixes)]
     if sources := debian_sources():
         (folder / "sources.list").write_text("\n".join(sources) + "\n")
         lines.append(f'Dir::Etc::SourceList "{MOUNT}/sources.list";')
@@ -92,7 +92,7 @@ def _apt_settings(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pip_settings(*, trusted: bool) -> configparser.ConfigParser:
+def _pip_settings(*, has_ca_bundle: bool) -> configparser.ConfigParser:
     """Return the settings of the machine's pip.conf files and PIP_ variables. Variables take precedence."""
     settings = configparser.ConfigParser(interpolation=None)
     settings.read([Path(name).expanduser() for name in _PIP_FILES])
@@ -102,7 +102,7 @@ def _pip_settings(*, trusted: bool) -> configparser.ConfigParser:
         if value := os.environ.get(variable):
             settings["global"][variable.removeprefix("PIP_").lower().replace("_", "-")] = value
     settings["global"].pop("cert", None)
-    if trusted:
+    if has_ca_bundle:
         settings["global"]["cert"] = f"{MOUNT}/ca.crt"
     return settings
 
@@ -116,7 +116,7 @@ def _uv_settings(pip_index: str | None) -> str:
     return f"index-url = {json.dumps(index)}\n" if index else ""
 
 
-def _certificate_authorities() -> str | None:
+def _find_ca_bundle() -> str | None:
     candidates = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().openssl_cafile)
-    known = (*candidates, "/etc/ssl/certs/ca-certificates.crt")
-    return next((path for path in known if path and Path(path).is_file()), None)
+    paths = (*candidates, "/etc/ssl/certs/ca-certificates.crt")
+    return next((path for path in paths if path and Path(path).is_file()), None)

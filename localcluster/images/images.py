@@ -37,38 +37,40 @@ def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = Non
 
     Unchanged layers are reused.
     """
-    if is_made(target, tag, arguments, recipe):
+    if is_up_to_date(target, tag, arguments, recipe):
         return
     make_base_image()
-    settings = cache_dir() / "buildah" / "settings"
-    first = tag not in built()
+    settings_folder = cache_dir() / "buildah" / "settings"
+    is_first_build = tag not in list_built_images()
     with exclusive(cache_dir() / "locks" / "buildah"):
-        record, inputs = _record(tag), _inputs(target, arguments, recipe)
+        record, inputs_hash = _record_file(tag), _hash_inputs(target, arguments, recipe)
         record.unlink(missing_ok=True)
-        build_settings.write_settings(settings)
-        dockerfile = settings.with_name("Dockerfile")
-        dockerfile.write_text(build_settings.with_settings(recipe.dockerfile.read_text(), settings))
+        build_settings.write_settings(settings_folder)
+        dockerfile = settings_folder.with_name("Dockerfile")
+        dockerfile.write_text(build_settings.add_settings(recipe.dockerfile.read_text(), settings_folder))
         command = ["build", "--layers", "--isolation", "chroot", "--network", "host", "--pull-never"]
-        command += ["--volume", f"{settings}:{build_settings.MOUNT}:ro"]
+        command += ["--volume", f"{settings_folder}:{build_settings.MOUNT}:ro"]
         command += ["--volume", f"{build_settings.package_cache()}:{build_settings.CACHE_MOUNT}:rw"]
         command += ["--file", str(dockerfile), "--tag", tag, "--target", target]
         for name, value in {"BASE_IMAGE": BASE_IMAGE, **(arguments or {})}.items():
             command += ["--build-arg", f"{name}={value}"]
         for name, folder in recipe.folders.items():
             command += ["--build-context", f"{name}={folder}"]
-        with step(f"Building the {target} image", first_seconds(target) if first else 0):
+        with step(f"Building the {target} image", first_build_seconds(target) if is_first_build else 0):
             _buildah(*command, str(_PROJECT))
         record.parent.mkdir(exist_ok=True)
-        record.write_text(f"{built()[tag]} {inputs}")
+        record.write_text(f"{list_built_images()[tag]} {inputs_hash}")
 
 
-def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> bool:
+def is_up_to_date(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> bool:
     """Return True if the image `tag` was built from the same inputs."""
-    record = _record(tag)
-    return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments, recipe)}"
+    record = _record_file(tag)
+    if not record.exists():
+        return False
+    return record.read_text() == f"{list_built_images().get(tag)} {_hash_inputs(target, arguments, recipe)}"
 
 
-def _record(tag: str) -> Path:
+def _record_file(tag: str) -> Path:
     """Return the file with the ID of the image `tag` and the hash of its inputs.
 
     The file is deleted with the images.
@@ -76,33 +78,33 @@ def _record(tag: str) -> Path:
     return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
 
 
-def _inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) -> str:
+def _hash_inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) -> str:
     """Return a hash of all inputs of a build: Dockerfile, files that .dockerignore allows, arguments and folders."""
     digest = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
-    ignored = (_PROJECT / ".dockerignore").read_text().splitlines()
-    context = [_PROJECT / line.removeprefix("!") for line in ignored if line.startswith("!")]
+    patterns = (_PROJECT / ".dockerignore").read_text().splitlines()
+    context_paths = [_PROJECT / line.removeprefix("!") for line in patterns if line.startswith("!")]
     _add_files(digest, recipe.dockerfile, recipe.dockerfile.parent)
-    for each in sorted(context):
-        _add_files(digest, each, _PROJECT)
+    for path in sorted(context_paths):
+        _add_files(digest, path, _PROJECT)
     for _, folder in sorted(recipe.folders.items()):
         _add_files(digest, folder, folder)
     return digest.hexdigest()
 
 
-def _add_files(digest: "hashlib._Hash", files: Path, root: Path) -> None:
+def _add_files(digest: "hashlib._Hash", path: Path, root: Path) -> None:
     """Add the names (relative to `root`), modes and contents of files to a hash."""
-    for file in sorted(files.rglob("*")) if files.is_dir() else [files]:
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file() and file.suffix != ".pyc":
             digest.update(f"{file.relative_to(root)} {file.stat().st_mode}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
 
 
-def first_seconds(target: str) -> float:
+def first_build_seconds(target: str) -> float:
     """Return the seconds of the first build of the Dockerfile's `target`, or 0 if the build was not measured."""
     return _IMAGE_SECONDS.get(target, 0)
 
 
-def built() -> dict[str, str]:
+def list_built_images() -> dict[str, str]:
     """Return the names and IDs of the images that were built before."""
     if debian.missing(debian.IMAGES) or not _storage().exists():
         return {}
@@ -126,12 +128,12 @@ def _buildah(*arguments: str) -> str:
 def _run_privately(*command: str) -> str:
     """Run a command on our image storage and return its output. Raises LocalClusterError with its error output."""
     _run_folder().mkdir(parents=True, exist_ok=True)
-    with_run_folder = ["sh", "-c", 'mount -t tmpfs private "$0" && exec "$@"', str(_run_folder())]
-    done = run_bound([*with_run_folder, *command])
-    if done.returncode:
-        last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise LocalClusterError(f"`{command[0]}` failed: {last}")
-    return done.stdout.strip()
+    mount_command = ["sh", "-c", 'mount -t tmpfs private "$0" && exec "$@"', str(_run_folder())]
+    process = run_bound([*mount_command, *command])
+    if process.returncode:
+        last_lines = "\n".join((process.stdout + process.stderr).strip().splitlines()[-15:])
+        raise LocalClusterError(f"`{command[0]}` failed: {last_lines}")
+    return process.stdout.strip()
 
 
 def remove_replaced_images() -> None:
@@ -161,12 +163,12 @@ def make_base_image() -> None:
     """Create the Debian base image if it is missing, and install the image builder."""
     debian.require(debian.IMAGES)
     with exclusive(cache_dir() / "locks" / "buildah"):
-        if BASE_IMAGE in built():
+        if BASE_IMAGE in list_built_images():
             return
         with step("Making the Debian base image", BASE_SECONDS), tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / "root"
             _debootstrap(root)
-            _slim(root)
+            _remove_extras(root)
             container = _buildah("from", "scratch")
             _buildah("add", "--quiet", container, str(root), "/")
             _buildah("config", "--cmd", '["bash"]', container)
@@ -176,21 +178,21 @@ def make_base_image() -> None:
 def _debootstrap(root: Path) -> None:
     mirror = build_settings.debian_mirror()
     command = ["debootstrap", "--variant=minbase", build_settings.SUITE, str(root), *([mirror] if mirror else [])]
-    done = run_bound(command)
-    if done.returncode:
-        last = " ".join(done.stdout.strip().splitlines()[-3:])
-        raise LocalClusterError(f"debootstrap failed ({last}): check that this machine reaches its Debian mirror.")
+    process = run_bound(command)
+    if process.returncode:
+        output = " ".join(process.stdout.strip().splitlines()[-3:])
+        raise LocalClusterError(f"debootstrap failed ({output}): check that this machine reaches its Debian mirror.")
 
 
-def _slim(root: Path) -> None:
+def _remove_extras(root: Path) -> None:
     """Remove documentation, and files about this machine's access to its package mirror."""
     for name in _DOCUMENTATION:
         shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
-    excluded = "".join(f"path-exclude /usr/share/{name}/*\n" for name in _DOCUMENTATION)
-    (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(excluded)
+    dpkg_rules = "".join(f"path-exclude /usr/share/{name}/*\n" for name in _DOCUMENTATION)
+    (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(dpkg_rules)
     (root / "etc/apt/apt.conf.d/slim").write_text('Acquire::Languages "none";\n')
-    for machine in ("etc/apt/sources.list", "etc/resolv.conf", "etc/hostname", "var/log/bootstrap.log"):
-        (root / machine).unlink(missing_ok=True)
+    for path in ("etc/apt/sources.list", "etc/resolv.conf", "etc/hostname", "var/log/bootstrap.log"):
+        (root / path).unlink(missing_ok=True)
     for folder in ("var/cache/apt/archives", "var/lib/apt/lists"):
         for file in (root / folder).glob("*"):
             if file.is_file():

@@ -10,8 +10,8 @@ from localcluster.images.images import export_image
 from localcluster.progress import step
 
 
-def load_image(tag: str, store: Path, importer: list[str]) -> None:
-    """Import `tag` into the containerd whose folder is `store`. The command `importer` reads a tar archive.
+def load_image(tag: str, store: Path, import_command: list[str]) -> None:
+    """Import `tag` into the containerd whose folder is `store`. The command `import_command` reads a tar archive.
 
     The image is written to a layout that already contains links to containerd's blobs, so buildah skips these blobs.
     The archive does not contain these blobs either, and containerd uses its own blobs. Layers stay uncompressed,
@@ -22,26 +22,26 @@ def load_image(tag: str, store: Path, importer: list[str]) -> None:
         step(f"Loading {tag} into the node"),
     ):
         layout = Path(folder)
-        _show_known_blobs(layout / "blobs" / "sha256", store)
+        _link_stored_blobs(layout / "blobs" / "sha256", store)
         export_image(tag, layout)
         for blob in (layout / "blobs" / "sha256").iterdir():
             if blob.is_symlink():
                 blob.unlink()
-        _import(layout, importer)
+        _import(layout, import_command)
 
 
-def _show_known_blobs(folder: Path, store: Path) -> None:
+def _link_stored_blobs(folder: Path, store: Path) -> None:
     folder.mkdir(parents=True)
-    known = store / "io.containerd.content.v1.content" / "blobs" / "sha256"
-    for blob in known.iterdir() if known.exists() else ():
+    store_blobs = store / "io.containerd.content.v1.content" / "blobs" / "sha256"
+    for blob in store_blobs.iterdir() if store_blobs.exists() else ():
         (folder / blob.name).symlink_to(blob)
 
 
-def _import(layout: Path, importer: list[str]) -> None:
+def _import(layout: Path, import_command: list[str]) -> None:
     """Import the layout through a pipe, so that a large image does not take disk space twice."""
-    with subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
-        done = subprocess.run(importer, stdin=archive.stdout, capture_output=True, text=True, check=False)
-        if archive.stdout:
-            archive.stdout.close()
-    if done.returncode or archive.returncode:
-        raise LocalClusterError(f"Importing the image failed: {done.stderr.strip()}")
+    with subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as tar_process:
+        process = subprocess.run(import_command, stdin=tar_process.stdout, capture_output=True, text=True, check=False)
+        if tar_process.stdout:
+            tar_process.stdout.close()
+    if process.returncode or tar_process.returncode:
+        raise LocalClusterError(f"Importing the image failed: {process.stderr.strip()}")

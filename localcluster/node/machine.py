@@ -10,7 +10,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.node.state import State, read_state
 from localcluster.sandbox import cgroups, network, slots
 from localcluster.sandbox.addresses import SLOTS
-from localcluster.sandbox.processes import wait_gone
+from localcluster.sandbox.processes import wait_for_end
 from localcluster.sandbox.sandbox import Sandbox
 
 # The kubelet, CNI and containerd also write to these folders, which cannot be configured. Each sandbox has private
@@ -27,10 +27,10 @@ def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State
     """Start an isolated sandbox in a free slot, connect it to the machine, and return it with its stored state."""
     slot, lock = slots.take()
     try:
-        sandbox = Sandbox.create(isolated=True, keep=[lock])
+        sandbox = Sandbox.create(isolated=True, open_files=[lock])
     finally:
         os.close(lock)
-    state = State(name, profile, slot, sandbox.init.pid, sandbox.init.started)
+    state = State(name, profile, slot, sandbox.init.pid, sandbox.init.start_ticks)
     run_dir.mkdir(parents=True, exist_ok=True)
     state.write(run_dir)
     sandbox.run("mount", "--make-rshared", "/")
@@ -46,20 +46,20 @@ def image_store(slot: int) -> Path:
     return cache_dir() / "image-store" / str(slot)
 
 
-def share_images(source: int, nodes: int) -> None:
-    """Copy the images of the node in slot `source` to the image folders of up to `nodes` nodes.
+def share_images(source_slot: int, node_count: int) -> None:
+    """Copy the images of the node in slot `source_slot` to the image folders of up to `node_count` nodes.
 
     This node must have ended.
 
     Files that never change become hard links, which take neither time nor disk space.
     """
-    with slots.held(source) as unused:
-        if not unused:
-            raise LocalClusterError(f"The node in slot {source} is running: stop it before its images are shared.")
-        for slot in [slot for slot in range(SLOTS) if slot != source][: nodes - 1]:
-            with slots.held(slot) as free:
-                if free and _blobs(image_store(slot)) != _blobs(image_store(source)):
-                    _link_store(image_store(source), image_store(slot))
+    with slots.try_hold(source_slot) as source_is_free:
+        if not source_is_free:
+            raise LocalClusterError(f"The node in slot {source_slot} is running: stop it before its images are shared.")
+        for slot in [slot for slot in range(SLOTS) if slot != source_slot][: node_count - 1]:
+            with slots.try_hold(slot) as slot_is_free:
+                if slot_is_free and _blobs(image_store(slot)) != _blobs(image_store(source_slot)):
+                    _link_store(image_store(source_slot), image_store(slot))
 
 
 def _blobs(store: Path) -> set[str]:
@@ -67,25 +67,25 @@ def _blobs(store: Path) -> set[str]:
     return {blob.name for blob in folder.iterdir()} if folder.exists() else set()
 
 
-def _link_store(store: Path, fresh: Path) -> None:
-    draft = fresh.with_name(f".{fresh.name}.draft")
-    for folder in (draft, fresh):
+def _link_store(source: Path, target: Path) -> None:
+    draft = target.with_name(f".{target.name}.draft")
+    for folder in (draft, target):
         shutil.rmtree(folder, ignore_errors=True)
     draft.mkdir()
-    subprocess.run(["cp", "--archive", "--link", store / _CONTENT, store / _LAYERS, draft], check=True)
+    subprocess.run(["cp", "--archive", "--link", source / _CONTENT, source / _LAYERS, draft], check=True)
     # Copy the records for each node instead of linking them, because containerd changes records in place. Blobs and
     # layers never change.
-    shutil.copytree(store / _RECORDS, draft / _RECORDS)
+    shutil.copytree(source / _RECORDS, draft / _RECORDS)
     (draft / _LAYERS / "metadata.db").unlink()
-    shutil.copy2(store / _LAYERS / "metadata.db", draft / _LAYERS)
-    draft.rename(fresh)
+    shutil.copy2(source / _LAYERS / "metadata.db", draft / _LAYERS)
+    draft.rename(target)
 
 
 def remove_image_stores() -> None:
     """Remove the images of all stopped nodes."""
     for store in (cache_dir() / "image-store").glob("*"):
-        with slots.held(int(store.name)) as unused:
-            if unused:
+        with slots.try_hold(int(store.name)) as slot_is_free:
+            if slot_is_free:
                 shutil.rmtree(store)
 
 
@@ -97,11 +97,11 @@ def clean_up(run_dir: Path) -> None:
     state = read_state(run_dir)
     if state:
         state.init.kill()
-        wait_gone(state.init)
+        wait_for_end(state.init)
         # Remove the network link and the cgroup only if no other node uses the slot. If this node crashed long ago, the
         # next node in its slot has already removed them.
-        with slots.held(state.slot) as ours:
-            if ours:
+        with slots.try_hold(state.slot) as slot_is_free:
+            if slot_is_free:
                 network.remove_link(state.addresses.link)
                 cgroups.remove(state.addresses.cgroup)
     for entry in run_dir.iterdir() if run_dir.exists() else ():

@@ -30,7 +30,7 @@ class Node:
     """One Kubernetes node with `habana.ai/gaudi: 8`, with all its state in `run_dir`.
 
     As a context manager, the node ends with the block, or with the process. After `start` and `detach`, the node keeps
-    running, and other processes find the node with `Node.found(run_dir)`.
+    running, and other processes find the node with `Node.find(run_dir)`.
     """
 
     def __init__(self, run_dir: Path, name: str = "gaudi", profile: Profile = "node") -> None:
@@ -40,11 +40,11 @@ class Node:
         self.profile = profile
         self.kubeconfig = self.run_dir / "kubeconfig"
         self._sandbox: Sandbox | None = None
-        self._plane: ControlPlane | None = None
+        self._control_plane: ControlPlane | None = None
         self._state: State | None = None
 
     @classmethod
-    def found(cls, run_dir: Path) -> "Node | None":
+    def find(cls, run_dir: Path) -> "Node | None":
         """Return the node that runs in `run_dir`, even if another process started the node, or None if no node runs."""
         state = read_state(run_dir)
         if state is None or not state.ready or not state.init.alive:
@@ -71,32 +71,32 @@ class Node:
         Raises LocalClusterError if permissions or tools are missing, or if a component ends.
         """
         self._require_tools()
-        with _starting(self.run_dir):
-            if Node.found(self.run_dir):
+        with _start_lock(self.run_dir):
+            if Node.find(self.run_dir):
                 raise LocalClusterError(f"A node is already running in {self.run_dir}: stop it first.")
             self._start()
 
     def stop(self) -> None:
         """Stop all components immediately, and remove everything except the logs and the image store."""
-        if self._plane:
-            self._plane.stop()
+        if self._control_plane:
+            self._control_plane.stop()
         if self._sandbox:
             self._sandbox.kill()
         clean_up(self.run_dir)
-        self._plane = self._sandbox = self._state = None
+        self._control_plane = self._sandbox = self._state = None
 
     def detach(self) -> None:
         """Let the node outlive this process."""
         if self._sandbox:
             self._sandbox.detach()
-        if self._plane:
-            self._plane.release()
-            self._plane = None
+        if self._control_plane:
+            self._control_plane.close_client()
+            self._control_plane = None
 
     @property
     def slot(self) -> int:
         """The slot of the running node."""
-        return self._running()[1].slot
+        return self._require_running()[1].slot
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as administrator and return its output.
@@ -110,13 +110,13 @@ class Node:
 
         Only the process that started the node can do this.
         """
-        if self._plane is None:
+        if self._control_plane is None:
             raise LocalClusterError("Only the process that started the node can restart its components.")
-        self._plane.restart_apiserver()
+        self._control_plane.restart_apiserver()
 
     def ctr(self, *arguments: str) -> str:
         """Run containerd's command line on the node and return its output."""
-        return self._running()[0].run(*_ctr(), *arguments)
+        return self._require_running()[0].run(*_ctr(), *arguments)
 
     def enforce_policies(self) -> None:
         """Apply the current NetworkPolicies to packets for pods.
@@ -127,33 +127,33 @@ class Node:
             json.loads(self.kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
             for kind in ("pods", "namespaces", "networkpolicies")
         )
-        network.filter_forwarded(self._running()[0], filter_rules(pods, namespaces, policies), CHAIN)
+        network.filter_forwarded(self._require_running()[0], filter_rules(pods, namespaces, policies), CHAIN)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
         """Build the Dockerfile's `target` as `tag` and load the image, so that pods find it without pulling."""
         images.build_image(target, tag, arguments)
         self.load_image(tag)
 
-    def folder_image(self, folder: Path, tag: str) -> None:
+    def load_folder(self, folder: Path, tag: str) -> None:
         """Pack the files of `folder` into the image `tag`, for image volumes, and load it."""
-        with tempfile.TemporaryDirectory() as drafts:
-            image = Path(drafts) / "image.tar"
-            archive.write_folder_image(image, tag, folder)
-            self._forget_image(tag)
-            self.ctr("images", "import", "--local", str(image))
+        with tempfile.TemporaryDirectory() as temporary_folder:
+            image_archive = Path(temporary_folder) / "image.tar"
+            archive.write_folder_image(image_archive, tag, folder)
+            self._delete_image(tag)
+            self.ctr("images", "import", "--local", str(image_archive))
 
     def load_image(self, tag: str) -> None:
         """Load an image that buildah has already built."""
-        sandbox, state = self._running()
-        importer = sandbox.inside(*_ctr(), "images", "import", "--local", "-")
-        load.load_image(tag, image_store(state.slot), importer)
+        sandbox, state = self._require_running()
+        import_command = sandbox.wrap_command(*_ctr(), "images", "import", "--local", "-")
+        load.load_image(tag, image_store(state.slot), import_command)
 
-    def _forget_image(self, tag: str) -> None:
+    def _delete_image(self, tag: str) -> None:
         """Delete containerd's record of a replaced image, so that image volumes get the new image of this name."""
         if tag in self.ctr("images", "ls", "-q").split():
             self.ctr("images", "rm", tag)
 
-    def _running(self) -> tuple[Sandbox, State]:
+    def _require_running(self) -> tuple[Sandbox, State]:
         if self._sandbox is None or self._state is None:
             raise LocalClusterError(f"The node {self.name} is not running: start it first.")
         return self._sandbox, self._state
@@ -178,7 +178,7 @@ class Node:
 
     def _start_components(self) -> None:
         self._sandbox, self._state = open_sandbox(self.run_dir, self.name, self.profile)
-        self._plane = plane = ControlPlane(
+        self._control_plane = plane = ControlPlane(
             self.run_dir, scheduler=True, sandbox=self._sandbox, addresses=self._state.addresses
         )
         if self.profile == "control-plane":
@@ -206,19 +206,19 @@ def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
     """
     node = Node(run_dir, name, profile)
     node._require_tools()
-    with _starting(run_dir):
-        if found := Node.found(run_dir):
-            if found.profile != profile:
+    with _start_lock(run_dir):
+        if running_node := Node.find(run_dir):
+            if running_node.profile != profile:
                 raise LocalClusterError(
-                    f"{name} runs with profile {found.profile}. Stop that node, or use another name."
+                    f"{name} runs with profile {running_node.profile}. Stop that node, or use another name."
                 )
-            return found
+            return running_node
         node._start()
         node.detach()
     return node
 
 
-def _starting(run_dir: Path) -> AbstractContextManager[None]:
+def _start_lock(run_dir: Path) -> AbstractContextManager[None]:
     """Lock the folder during a start.
 
     Otherwise, a concurrent start would remove the first node as remains of a crash.

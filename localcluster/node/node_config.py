@@ -36,13 +36,13 @@ state = "/run/containerd"
 
 def cni_config(run_dir: Path, addresses: Addresses) -> str:
     """Return a CNI configuration with a routed link per pod, which needs no br_netfilter for Services."""
-    pods = {
+    ipam = {
         "type": "host-local",
         "dataDir": str(run_dir / "addresses"),
         "ranges": [[{"subnet": addresses.pods}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
-    plugins = [{"type": "ptp", "ipam": pods}, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    plugins = [{"type": "ptp", "ipam": ipam}, {"type": "portmap", "capabilities": {"portMappings": True}}]
     return json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": plugins})
 
 

@@ -18,27 +18,27 @@ def filter_rules(pods: Collection[Object], namespaces: Iterable[Object], policie
 
     Packets from the node itself are not forwarded, so probes of the kubelet and the API server's proxy reach every pod.
     """
-    labels = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in namespaces}
+    namespace_labels = {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in namespaces}
     chains: list[tuple[str, list[str]]] = []
     jumps = [f"-A {CHAIN} -m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"]
     for pod in pods:
-        selecting = [each for each in policies if _selects(each, pod)]
+        pod_policies = [policy for policy in policies if _selects(policy, pod)]
         address = _address(pod)
-        if not selecting or address is None:
+        if not pod_policies or address is None:
             continue
         name = f"{CHAIN}-{len(chains)}"
         jumps.append(f"-A {CHAIN} -d {address}/32 -j {name}")
-        allowed = {rule for each in selecting for rule in _allowed(each, pod, pods, labels)}
-        chains.append((name, [*(f"-A {name} {rule}-j RETURN" for rule in sorted(allowed)), f"-A {name} -j REJECT"]))
-    heads = [f":{name} - [0:0]" for name in (CHAIN, *(name for name, _ in chains))]
-    return "\n".join(["*filter", *heads, *jumps, *(line for _, lines in chains for line in lines), "COMMIT", ""])
+        rules = {rule for policy in pod_policies for rule in _allowed(policy, pod, pods, namespace_labels)}
+        chains.append((name, [*(f"-A {name} {rule}-j RETURN" for rule in sorted(rules)), f"-A {name} -j REJECT"]))
+    declarations = [f":{name} - [0:0]" for name in (CHAIN, *(name for name, _ in chains))]
+    return "\n".join(["*filter", *declarations, *jumps, *(line for _, lines in chains for line in lines), "COMMIT", ""])
 
 
 def _selects(policy: Object, pod: Object) -> bool:
     spec = policy["spec"]
-    here = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
+    local = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
     # A policy without `policyTypes` always applies to ingress. It applies to egress only if it has egress rules.
-    return here and "Ingress" in spec.get("policyTypes", ["Ingress"]) and _matches(spec["podSelector"], _labels(pod))
+    return local and "Ingress" in spec.get("policyTypes", ["Ingress"]) and _matches(spec["podSelector"], _labels(pod))
 
 
 def _allowed(policy: Object, pod: Object, pods: Iterable[Object], labels: Mapping[str, Object]) -> Iterator[str]:
@@ -48,55 +48,55 @@ def _allowed(policy: Object, pod: Object, pods: Iterable[Object], labels: Mappin
         sources = (
             [""]
             if not rule.get("from")
-            else [each for peer in rule["from"] for each in _sources(peer, policy, pods, labels)]
+            else [source for peer in rule["from"] for source in _sources(peer, policy, pods, labels)]
         )
-        ports = [""] if not rule.get("ports") else [each for port in rule["ports"] for each in _ports(port, pod)]
+        ports = [""] if not rule.get("ports") else [option for port in rule["ports"] for option in _ports(port, pod)]
         yield from (f"{source}{port}" for source in sources for port in ports)
 
 
 def _sources(peer: Object, policy: Object, pods: Iterable[Object], labels: Mapping[str, Object]) -> Iterator[str]:
-    if block := peer.get("ipBlock"):
-        whole = IPv4Network(block["cidr"])
-        ranges = [whole]
-        for left_out in map(IPv4Network, block.get("except") or ()):
-            ranges = [each for one in ranges for each in _without(one, left_out)]
-        yield from (f"-s {each} " for each in ranges)
+    if ip_block := peer.get("ipBlock"):
+        network = IPv4Network(ip_block["cidr"])
+        ranges = [network]
+        for excluded in map(IPv4Network, ip_block.get("except") or ()):
+            ranges = [remainder for address_range in ranges for remainder in _subtract(address_range, excluded)]
+        yield from (f"-s {address_range} " for address_range in ranges)
         return
     for pod in pods:
         namespace = pod["metadata"]["namespace"]
-        inside = (
+        namespace_matches = (
             _matches(peer["namespaceSelector"], labels[namespace])
             if "namespaceSelector" in peer
             else namespace == policy["metadata"]["namespace"]
         )
         address = _address(pod)
-        if inside and address and _matches(peer.get("podSelector") or {}, _labels(pod)):
+        if namespace_matches and address and _matches(peer.get("podSelector") or {}, _labels(pod)):
             yield f"-s {address}/32 "
 
 
-def _without(whole: IPv4Network, part: IPv4Network) -> list[IPv4Network]:
-    """Return the ranges of `whole` that are not in `part`."""
-    if not whole.overlaps(part):
-        return [whole]
-    return [] if whole.subnet_of(part) else list(whole.address_exclude(part))
+def _subtract(network: IPv4Network, excluded: IPv4Network) -> list[IPv4Network]:
+    """Return the ranges of `network` that are not in `excluded`."""
+    if not network.overlaps(excluded):
+        return [network]
+    return [] if network.subnet_of(excluded) else list(network.address_exclude(excluded))
 
 
 def _ports(port: Object, pod: Object) -> Iterator[str]:
-    protocol, wanted = port.get("protocol", "TCP"), port.get("port")
-    if wanted is None:
+    protocol, target = port.get("protocol", "TCP"), port.get("port")
+    if target is None:
         yield f"-p {protocol.lower()} "
-    elif isinstance(wanted, int):
-        last = f":{port['endPort']}" if "endPort" in port else ""
-        yield f"-p {protocol.lower()} --dport {wanted}{last} "
+    elif isinstance(target, int):
+        range_end = f":{port['endPort']}" if "endPort" in port else ""
+        yield f"-p {protocol.lower()} --dport {target}{range_end} "
     else:
-        every = (each for container in pod["spec"]["containers"] for each in container.get("ports") or ())
-        named = (each for each in every if each.get("name") == wanted and each.get("protocol", "TCP") == protocol)
-        yield from (f"-p {protocol.lower()} --dport {each['containerPort']} " for each in named)
+        ports = (item for container in pod["spec"]["containers"] for item in container.get("ports") or ())
+        targets = (item for item in ports if item.get("name") == target and item.get("protocol", "TCP") == protocol)
+        yield from (f"-p {protocol.lower()} --dport {item['containerPort']} " for item in targets)
 
 
 def _matches(selector: Object, labels: Object) -> bool:
-    wanted = (selector.get("matchLabels") or {}).items()
-    return wanted <= labels.items() and all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
+    pairs = (selector.get("matchLabels") or {}).items()
+    return pairs <= labels.items() and all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
 
 
 def _holds(expression: Object, labels: Object) -> bool:
@@ -112,8 +112,8 @@ def _holds(expression: Object, labels: Object) -> bool:
 
 
 def _labels(pod: Object) -> Object:
-    found: Object = pod["metadata"].get("labels") or {}
-    return found
+    labels: Object = pod["metadata"].get("labels") or {}
+    return labels
 
 
 def _address(pod: Object) -> str | None:

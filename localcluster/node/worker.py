@@ -32,12 +32,12 @@ def start_runtime(plane: ControlPlane, run_dir: Path, store: Path) -> None:
 
 def await_runtime(plane: ControlPlane, ctr: Ctr) -> None:
     """Wait for containerd, and import the images that every node needs."""
-    plane.wait(lambda: _answers(ctr), "containerd to answer")
-    _forget_containers(ctr)
+    plane.wait(lambda: _is_responding(ctr), "containerd to answer")
+    _delete_containers(ctr)
     delete_replaced_images(ctr)
-    present = ctr("images", "ls", "-q").split()
+    loaded_images = ctr("images", "ls", "-q").split()
     for image, file in ((node_config.PAUSE_IMAGE, archive.busybox()), (archive.COREDNS_IMAGE, archive.coredns())):
-        if image not in present:
+        if image not in loaded_images:
             ctr("images", "import", "--local", str(file))
 
 
@@ -47,7 +47,7 @@ def join(plane: ControlPlane, run_dir: Path, name: str) -> None:
     plane.launch(components.kubelet(run_dir, plane.addresses, name))
     plane.launch(components.kube_proxy(run_dir))
     plane.kubectl("apply", "-f", "-", stdin=_dns_manifest(plane.addresses))
-    plane.wait(lambda: plane.api.condition(f"/api/v1/nodes/{name}", "Ready"), f"node {name} to be Ready")
+    plane.wait(lambda: plane.api.has_condition(f"/api/v1/nodes/{name}", "Ready"), f"node {name} to be Ready")
     plane.api.patch(f"/api/v1/nodes/{name}/status", card_patch())
     plane.wait(lambda: resolves(_DNS_NAME, plane.addresses.dns_ip), "cluster DNS to answer")
 
@@ -64,17 +64,17 @@ def card_patch() -> list[dict[str, str]]:
 
 def resolves(name: str, server: str) -> bool:
     """Return True if the DNS `server` has an address for `name`. This machine sends the request to the Service."""
-    question = b"".join(struct.pack("B", len(part)) + part.encode() for part in name.split(".")) + b"\0"
+    question = b"".join(struct.pack("B", len(label)) + label.encode() for label in name.split(".")) + b"\0"
     query = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
-        link.settimeout(0.3)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(0.3)
         try:
-            link.connect((server, 53))
-            link.send(query)
-            answers: int = struct.unpack(">6H", link.recv(512)[:12])[3]
+            client.connect((server, 53))
+            client.send(query)
+            answer_count: int = struct.unpack(">6H", client.recv(512)[:12])[3]
         except OSError:
             return False
-    return answers > 0
+    return answer_count > 0
 
 
 def _write_identities(plane: ControlPlane, run_dir: Path, name: str) -> None:
@@ -85,12 +85,12 @@ def _write_identities(plane: ControlPlane, run_dir: Path, name: str) -> None:
     plane.authority.issue("kubelet", f"system:node:{name}", "system:nodes", (name, plane.addresses.node_ip))
     plane.authority.issue("kube-proxy", "system:kube-proxy")
     for user in ("kubelet", "kube-proxy"):
-        plane.kubeconfig_for(user, run_dir / f"{user}.kubeconfig")
+        plane.write_user_kubeconfig(user, run_dir / f"{user}.kubeconfig")
     (run_dir / "kubelet.yaml").write_text(node_config.kubelet_config(run_dir, plane.addresses))
     (run_dir / "kube-proxy.yaml").write_text(node_config.kube_proxy_config(run_dir, plane.addresses, name))
 
 
-def _answers(ctr: Ctr) -> bool:
+def _is_responding(ctr: Ctr) -> bool:
     try:
         ctr("version")
     except LocalClusterError:
@@ -98,7 +98,7 @@ def _answers(ctr: Ctr) -> bool:
     return True
 
 
-def _forget_containers(ctr: Ctr) -> None:
+def _delete_containers(ctr: Ctr) -> None:
     """Delete the records of containers of an earlier node, because the image store outlives nodes."""
     containers = ctr("containers", "ls", "-q").split()
     if containers:
@@ -112,10 +112,10 @@ def delete_replaced_images(ctr: Ctr) -> None:
     """
     rows = [line.split() for line in ctr("images", "ls").splitlines()[1:]]
     digests = {name: digest for name, _, digest, *_ in rows}
-    named = {digest for name, digest in digests.items() if not name.startswith("sha256:")}
-    replaced = [name for name, digest in digests.items() if digest not in named]
-    if replaced:
-        ctr("images", "rm", "--sync", *replaced)
+    named_digests = {digest for name, digest in digests.items() if not name.startswith("sha256:")}
+    replaced_names = [name for name, digest in digests.items() if digest not in named_digests]
+    if replaced_names:
+        ctr("images", "rm", "--sync", *replaced_names)
 
 
 def _dns_manifest(addresses: Addresses) -> str:

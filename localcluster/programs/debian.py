@@ -45,23 +45,23 @@ def require(packages: dict[str, str]) -> None:
 
     Raises LocalClusterError with the command to run if we are not root, or if apt fails.
     """
-    absent = missing(packages)
-    if not absent:
+    names = missing(packages)
+    if not names:
         return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *absent]
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *names]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise LocalClusterError(
-            f"The local cluster needs {', '.join(absent)}. Run `sudo {' '.join(command)}` (on other distributions, "
+            f"The local cluster needs {', '.join(names)}. Run `sudo {' '.join(command)}` (on other distributions, "
             "install the equivalent packages)."
         )
-    with step(f"Installing {', '.join(absent)}"):
+    with step(f"Installing {', '.join(names)}"):
         _apt(["apt-get", "update"])
         _apt(command)
 
 
 def _apt(command: list[str]) -> None:
-    quiet = {**environment(), "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise LocalClusterError(f"`{' '.join(command)}` failed: {' '.join(last)}")
+    variables = {**environment(), "DEBIAN_FRONTEND": "noninteractive"}
+    process = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if process.returncode:
+        last_lines = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
+        raise LocalClusterError(f"`{' '.join(command)}` failed: {' '.join(last_lines)}")

@@ -26,50 +26,50 @@ class Lane:
     def __init__(self, jobs: Sequence[Job], clock: Callable[[], float] = time.monotonic) -> None:
         """Create the lane without starting a job. `clock` returns seconds."""
         self._clock = clock
-        self._waiting = list(jobs)
-        self._current: Job | None = None
-        self._started = 0.0
+        self._pending_jobs = list(jobs)
+        self._current_job: Job | None = None
+        self._start = 0.0
 
     def run(self, stopped: threading.Event) -> None:
         """Run the remaining jobs until `stopped` is set."""
-        while self._waiting and not stopped.is_set():
-            self._started = self._clock()
-            self._current = self._waiting.pop(0)
-            self._current.run()
-            self._current = None
+        while self._pending_jobs and not stopped.is_set():
+            self._start = self._clock()
+            self._current_job = self._pending_jobs.pop(0)
+            self._current_job.run()
+            self._current_job = None
 
     @property
     def left(self) -> float:
         """Return the estimated seconds until the end of the lane."""
-        waiting = sum(job.seconds for job in list(self._waiting))
-        if (current := self._current) is None:
-            return waiting
-        return waiting + max(0.0, current.seconds - (self._clock() - self._started))
+        pending_seconds = sum(job.seconds for job in list(self._pending_jobs))
+        if (current_job := self._current_job) is None:
+            return pending_seconds
+        return pending_seconds + max(0.0, current_job.seconds - (self._clock() - self._start))
 
 
-def side_by_side(*lanes: Sequence[Job]) -> None:
+def run_lanes(*lanes: Sequence[Job]) -> None:
     """Run all jobs. The first error is raised immediately.
 
     After an error, no lane begins another job. The current job of another lane ends by itself, or with this process.
     """
     all_lanes = [Lane(jobs) for jobs in lanes]
-    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
     stopped = threading.Event()
 
-    def follow(lane: Lane) -> None:
+    def run_lane(lane: Lane) -> None:
         try:
             lane.run(stopped)
         except BaseException as error:
-            ended.put(error)
+            outcomes.put(error)
         else:
-            ended.put(None)
+            outcomes.put(None)
 
     try:
         with board.total(lambda: max(lane.left for lane in all_lanes)):
             for lane in all_lanes:
-                threading.Thread(target=follow, args=(lane,), daemon=True).start()
+                threading.Thread(target=run_lane, args=(lane,), daemon=True).start()
             for _ in all_lanes:
-                if error := ended.get():
+                if error := outcomes.get():
                     raise error
     finally:
         stopped.set()

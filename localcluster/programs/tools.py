@@ -5,7 +5,7 @@ from pathlib import Path
 
 from localcluster.cache import cache_dir, exclusive
 from localcluster.programs.prepare import PROGRAMS
-from localcluster.programs.side_by_side import Job, side_by_side
+from localcluster.programs.side_by_side import Job, run_lanes
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Tools:
 def tools() -> Tools:
     """Build the missing programs with a progress line for each, and link all programs into one folder."""
     if any(program.seconds_left for program in PROGRAMS):
-        side_by_side([Job(program, program.seconds_left) for program in PROGRAMS])
+        run_lanes([Job(program, program.seconds_left) for program in PROGRAMS])
     folders = [program() for program in PROGRAMS]
     bin_dir = cache_dir() / "bin"
     with exclusive(cache_dir() / "locks" / "bin"):
         bin_dir.mkdir(parents=True, exist_ok=True)
-        for program in (program for folder in folders for program in folder.iterdir()):
+        for program in (path for folder in folders for path in folder.iterdir()):
             _link(bin_dir / program.name, program)
     return Tools(bin_dir)
 

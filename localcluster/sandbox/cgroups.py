@@ -25,7 +25,7 @@ def prepare(name: str, root: Path = ROOT) -> None:
 
 def remove(name: str, root: Path = ROOT) -> None:
     """Remove the cgroup and all cgroups below it, after their processes have ended."""
-    wait_until(lambda: all(_gone(each / name) for each in _hierarchies(root)), f"cgroup {name} to be empty", 10)
+    wait_until(lambda: all(_delete(folder / name) for folder in _hierarchies(root)), f"cgroup {name} to be empty", 10)
 
 
 def _unified(root: Path) -> bool:
@@ -56,12 +56,12 @@ def _delegate(root: Path) -> None:
 def _allow_all_cpus(hierarchy: Path, name: str) -> None:
     """Allow all CPUs, because a new cpuset of v1 is empty and no process can run in it."""
     for file in ("cpuset.cpus", "cpuset.mems"):
-        allowed = hierarchy / file
-        if allowed.exists() and not _unified(hierarchy):
-            (hierarchy / name / file).write_text(allowed.read_text())
+        parent_file = hierarchy / file
+        if parent_file.exists() and not _unified(hierarchy):
+            (hierarchy / name / file).write_text(parent_file.read_text())
 
 
-def _gone(cgroup: Path) -> bool:
+def _delete(cgroup: Path) -> bool:
     if not cgroup.exists():
         return True
     folders = [folder for folder in cgroup.rglob("*") if folder.is_dir()]

@@ -50,17 +50,17 @@ def connect(sandbox: Sandbox, addresses: Addresses) -> None:
     The machine reaches the node, its pods and its Services. The node reaches only the machine, because the machine
     forwards no packets of the node.
     """
-    link, inner = addresses.link, "eth0"
-    ip("link", "add", link, "type", "veth", "peer", "name", inner, "netns", str(sandbox.init.pid))
+    link, inner_link = addresses.link, "eth0"
+    ip("link", "add", link, "type", "veth", "peer", "name", inner_link, "netns", str(sandbox.init.pid))
     ip("address", "add", f"{addresses.host_ip}/30", "dev", link)
     ip("link", "set", link, "up")
     sandbox.run("ip", "link", "set", "lo", "up")
-    sandbox.run("ip", "address", "add", f"{addresses.node_ip}/30", "dev", inner)
-    sandbox.run("ip", "link", "set", inner, "up")
+    sandbox.run("ip", "address", "add", f"{addresses.node_ip}/30", "dev", inner_link)
+    sandbox.run("ip", "link", "set", inner_link, "up")
     sandbox.run("ip", "route", "add", "default", "via", addresses.host_ip)
     sandbox.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-    for reachable in (addresses.pods, addresses.services):
-        ip("route", "add", reachable, "via", addresses.node_ip)
+    for address_range in (addresses.pods, addresses.services):
+        ip("route", "add", address_range, "via", addresses.node_ip)
 
 
 def refuse_unknown_services(sandbox: Sandbox, addresses: Addresses) -> None:
@@ -89,14 +89,14 @@ def remove_link(link: str) -> None:
 
 def has_link(link: str) -> bool:
     """Return True if this network has an interface of that name."""
-    shown = subprocess.run(["ip", "link", "show", link], env=environment(), capture_output=True, check=False)
-    return shown.returncode == 0
+    process = subprocess.run(["ip", "link", "show", link], env=environment(), capture_output=True, check=False)
+    return process.returncode == 0
 
 
 def ip(*arguments: str) -> str:
     """Run `ip`. Raises LocalClusterError with the error output."""
     command = ["ip", *arguments]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LocalClusterError(f"`{' '.join(command)}` failed ({done.stderr.strip()}): run as root.")
-    return done.stdout
+    process = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise LocalClusterError(f"`{' '.join(command)}` failed ({process.stderr.strip()}): run as root.")
+    return process.stdout

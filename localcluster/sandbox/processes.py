@@ -15,15 +15,15 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity of one process. `started` is in clock ticks since boot, as in /proc/PID/stat."""
+    """The identity of one process. `start_ticks` is in clock ticks since boot, as in /proc/PID/stat."""
 
     pid: int
-    started: int
+    start_ticks: int
 
     @classmethod
     def of(cls, pid: int) -> "Identity":
         """Return the process that has `pid` now."""
-        return cls(pid, _stat(pid).started)
+        return cls(pid, _stat(pid).start_ticks)
 
     @property
     def alive(self) -> bool:
@@ -32,10 +32,10 @@ class Identity:
         A zombie with other threads counts as running, because they may have open sockets.
         """
         try:
-            found = _stat(self.pid)
+            stat = _stat(self.pid)
         except (FileNotFoundError, ProcessLookupError):
             return False
-        return found.started == self.started and (found.state not in "ZX" or found.threads > 1)
+        return stat.start_ticks == self.start_ticks and (stat.state not in "ZX" or stat.thread_count > 1)
 
     def kill(self) -> None:
         """Send SIGKILL if the pid still belongs to this process."""
@@ -43,24 +43,24 @@ class Identity:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def wait_gone(process: Identity, timeout: float = 10.0) -> None:
+def wait_for_end(process: Identity, timeout: float = 10.0) -> None:
     """Wait until `process` has ended."""
     wait_until(lambda: not process.alive, f"process {process.pid} to end", timeout)
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float) -> None:
+def wait_until(condition: Callable[[], bool], description: str, timeout: float) -> None:
     """Check `condition` every 20 ms. Raises LocalClusterError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise LocalClusterError(f"Timeout: waited {timeout:.0f} s for {what}.")
+            raise LocalClusterError(f"Timeout: waited {timeout:.0f} s for {description}.")
         time.sleep(_POLL_SECONDS)
 
 
 class _Stat(NamedTuple):
     state: str
-    threads: int
-    started: int
+    thread_count: int
+    start_ticks: int
 
 
 def _stat(pid: int) -> _Stat:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.programs.debian import environment
-from localcluster.sandbox.processes import Identity, wait_gone
+from localcluster.sandbox.processes import Identity, wait_for_end
 
 _INIT = Path(__file__).with_name("init.py")
 
@@ -28,8 +28,8 @@ class Sandbox:
         self._launcher = launcher
 
     @classmethod
-    def create(cls, *, isolated: bool, keep: Sequence[int] = ()) -> "Sandbox":
-        """Start a sandbox. The open files `keep` (locks) stay open as long as the sandbox exists.
+    def create(cls, *, isolated: bool, open_files: Sequence[int] = ()) -> "Sandbox":
+        """Start a sandbox. `open_files` are file descriptors (of locks) that stay open as long as the sandbox exists.
 
         Raises LocalClusterError if the kernel refuses the namespaces, for example without permission.
         """
@@ -42,15 +42,15 @@ class Sandbox:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            pass_fds=keep,
+            pass_fds=open_files,
             start_new_session=True,
         )
-        if _answer(launcher) != "ready":
+        if _read_reply(launcher) != "ready":
             reason = launcher.communicate()[1].strip()
             raise LocalClusterError(
                 f"The kernel refuses new namespaces ({reason}): run as root, a container with `--privileged`."
             )
-        return cls(Identity.of(_children(launcher.pid)[0]), isolated=isolated, launcher=launcher)
+        return cls(Identity.of(_child_pids(launcher.pid)[0]), isolated=isolated, launcher=launcher)
 
     @property
     def alive(self) -> bool:
@@ -59,26 +59,26 @@ class Sandbox:
 
     def spawn(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Identity:
         """Start a process in the sandbox with its output in `log`. Only the launcher can do this, before detach()."""
-        pid = self._ask({"command": list(command), "log": str(log), "environment": dict(environment)})
-        if not pid.isdigit():
-            raise LocalClusterError(f"Starting {command[0]} failed: {pid}")
-        for child in _children(self.init.pid):
-            if _pid_inside(child) == pid:
-                return Identity.of(child)
+        reply = self._request({"command": list(command), "log": str(log), "environment": dict(environment)})
+        if not reply.isdigit():
+            raise LocalClusterError(f"Starting {command[0]} failed: {reply}")
+        for child_pid in _child_pids(self.init.pid):
+            if _pid_inside(child_pid) == reply:
+                return Identity.of(child_pid)
         raise LocalClusterError(f"{command[0]} ended right after its start. Its output is in {log}.")
 
     def run(self, *command: str, stdin: str | None = None) -> str:
         """Run a command in the sandbox's mounts and network, and return its output."""
-        entered = self.inside(*command)
-        done = subprocess.run(entered, env=environment(), input=stdin, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise LocalClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-        return done.stdout
+        argv = self.wrap_command(*command)
+        process = subprocess.run(argv, env=environment(), input=stdin, capture_output=True, text=True, check=False)
+        if process.returncode:
+            raise LocalClusterError(f"`{' '.join(command)}` failed: {process.stderr.strip()}")
+        return process.stdout
 
-    def inside(self, *command: str) -> list[str]:
+    def wrap_command(self, *command: str) -> list[str]:
         """Return the command line that runs `command` in the sandbox's mounts and network."""
-        enter = ["nsenter", f"--target={self.init.pid}", "--mount", "--net", "--"] if self.isolated else []
-        return [*enter, *command]
+        prefix = ["nsenter", f"--target={self.init.pid}", "--mount", "--net", "--"] if self.isolated else []
+        return [*prefix, *command]
 
     def detach(self) -> None:
         """Let the sandbox outlive this process."""
@@ -93,15 +93,15 @@ class Sandbox:
     def kill(self) -> None:
         """Kill all processes of the sandbox and wait for their end."""
         self.init.kill()
-        wait_gone(self.init)
+        wait_for_end(self.init)
         if self._launcher:
             self._launcher.communicate()
             self._launcher = None
 
-    def _ask(self, request: dict[str, object]) -> str:
+    def _request(self, request: dict[str, object]) -> str:
         self._send(request)
         assert self._launcher  # noqa: S101 - _send has checked it
-        return _answer(self._launcher)
+        return _read_reply(self._launcher)
 
     def _send(self, request: dict[str, object]) -> None:
         if not self._launcher or not self._launcher.stdin:
@@ -112,16 +112,16 @@ class Sandbox:
 
 def run_bound(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command. Its processes and mounts end with the command, or with this process if this process ends first."""
-    bound = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
-    return subprocess.run([*bound, *command], env=environment(), capture_output=True, text=True, check=False)
+    prefix = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
+    return subprocess.run([*prefix, *command], env=environment(), capture_output=True, text=True, check=False)
 
 
-def _answer(launcher: subprocess.Popen[str]) -> str:
+def _read_reply(launcher: subprocess.Popen[str]) -> str:
     assert launcher.stdout  # noqa: S101 - it was created with a pipe
     return launcher.stdout.readline().rstrip("\n")
 
 
-def _children(pid: int) -> list[int]:
+def _child_pids(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 

@@ -22,7 +22,7 @@ def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link
     The slot is held while the file is open. A sandbox inherits the open file, so the end of the sandbox frees the slot.
     """
     for slot in range(SLOTS):
-        lock = _try(locks, slot)
+        lock = _try_lock(locks, slot)
         if lock is None:
             continue
         if not has_link(Addresses(slot).link):  # the link may belong to a node in a container of this machine
@@ -32,13 +32,13 @@ def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link
 
 
 @contextmanager
-def held(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
+def try_hold(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
     """Lock `slot` during the block. Yields False if another cluster has taken the slot.
 
     A sandbox that was just killed takes a moment to free its slot.
     """
     deadline = time.monotonic() + _RELEASE_SECONDS
-    while (lock := _try(locks, slot)) is None and time.monotonic() < deadline:
+    while (lock := _try_lock(locks, slot)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
         yield lock is not None
@@ -47,7 +47,7 @@ def held(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
             os.close(lock)
 
 
-def _try(locks: Path, slot: int) -> int | None:
+def _try_lock(locks: Path, slot: int) -> int | None:
     locks.mkdir(parents=True, exist_ok=True)
     lock = os.open(locks / str(slot), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

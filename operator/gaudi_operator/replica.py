@@ -58,19 +58,19 @@ async def run(settings: Settings) -> int:
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(await Connection.connect(settings.kubeconfig))
-        ports = await stack.enter_async_context(StatusPortClient())
-        lease = await stack.enter_async_context(LeaseThread())
-        lease_connection = await lease.run(_open_connection(settings))
-        stack.push_async_callback(lambda: lease.run(lease_connection.__aexit__()))
-        around = LeaderDependencies(
+        status_ports = await stack.enter_async_context(StatusPortClient())
+        lease_thread = await stack.enter_async_context(LeaseThread())
+        lease_connection = await lease_thread.run(_open_connection(settings))
+        stack.push_async_callback(lambda: lease_thread.run(lease_connection.__aexit__()))
+        dependencies = LeaderDependencies(
             ClusterClient(connection, metrics.count_request),
             partial(watch, connection, settings.watch_namespaces, take_signals),
-            ports.fetch,
+            status_ports.fetch,
             planner=Planner(settings.plan_memory_mib * 2**20, settings.plan_cpu_seconds),
             lease_cluster=ClusterClient(lease_connection, metrics.count_request),
-            aside=lease.run,
+            election_runner=lease_thread.run,
         )
-        operator = Operator(settings, around, metrics)
+        operator = Operator(settings, dependencies, metrics)
         port = await stack.enter_async_context(
             serve_monitoring(
                 settings.http_host,
@@ -93,38 +93,38 @@ async def _open_connection(settings: Settings) -> Connection:
 class Operator:
     """The life cycle of a replica: follower, leader, stopped."""
 
-    def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, dependencies: LeaderDependencies, metrics: Metrics) -> None:
         """Create a follower that has not requested the lease yet."""
         self._metrics = metrics
-        self._election = Election(around.lease_cluster or around.cluster, settings, around.clock)
-        self._aside = around.aside
-        self._new_leader = partial(Leader, settings, around, metrics)
+        self._election = Election(dependencies.lease_cluster or dependencies.cluster, settings, dependencies.clock)
+        self._election_runner = dependencies.election_runner
+        self._new_leader = partial(Leader, settings, dependencies, metrics)
         self.leader = self._new_leader()
-        around.cluster.may_write = self._election.leads
+        dependencies.cluster.may_write = self._election.leads
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run until the stop signal or the loss of the lease, and return the exit code of the process."""
-        stopped = asyncio.create_task(stop.wait(), name="stop signal")
-        acquired = asyncio.create_task(self._aside(self._election.acquire()), name="election")
-        await asyncio.wait({stopped, acquired}, return_when=asyncio.FIRST_COMPLETED)
-        if not acquired.done():
-            await _cancel(acquired)
+        stop_signal = asyncio.create_task(stop.wait(), name="stop signal")
+        election = asyncio.create_task(self._election_runner(self._election.acquire()), name="election")
+        await asyncio.wait({stop_signal, election}, return_when=asyncio.FIRST_COMPLETED)
+        if not election.done():
+            await _cancel(election)
             return 0
-        acquired.result()
+        election.result()
         self._metrics.leader.set(1)
-        kept = asyncio.create_task(self._aside(self._election.renew_until_lost()), name="lease")
-        led = asyncio.create_task(self._run_terms(), name="leader")
-        await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
+        renewal = asyncio.create_task(self._election_runner(self._election.renew_until_lost()), name="lease")
+        terms = asyncio.create_task(self._run_terms(), name="leader")
+        await asyncio.wait({stop_signal, renewal, terms}, return_when=asyncio.FIRST_COMPLETED)
         # Stop all work before the first await. Tasks take time to end, and another replica may become the leader in the
         # meantime.
         self.leader.stop_work()
-        await _cancel(led)
+        await _cancel(terms)
         self._metrics.leader.set(0)
-        await _cancel(kept)
+        await _cancel(renewal)
         # Release the lease last, because only then can this process no longer write.
-        await self._aside(self._election.release())
+        await self._election_runner(self._election.release())
         # If the lease was lost, the process ends with an error, and the kubelet restarts the process as a follower.
-        return 0 if stopped.done() else 1
+        return 0 if stop_signal.done() else 1
 
     async def _run_terms(self) -> None:
         """Run terms under one lease. A new term starts for a new kind, because kopf cannot add kinds while it runs."""
@@ -134,8 +134,8 @@ class Operator:
 
 
 def _add_signal_handlers(stop: asyncio.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -14,21 +14,21 @@ class RetryDelays:
 
 @dataclass
 class Backoff:
-    """Exponential retry delays from `first` to `most` seconds.
+    """Exponential retry delays from `first_seconds` to `max_seconds`.
 
     Each delay is random between half of its step and the step.
     """
 
-    first: float
-    most: float
+    first_seconds: float
+    max_seconds: float
     failures: int = 0
 
     def next(self) -> float:
         """Count a failure and return the delay after it, in seconds."""
         # Limit the exponent, because a large power overflows a float.
-        step = min(self.most, self.first * 2.0 ** min(self.failures, 30))
+        step_seconds = min(self.max_seconds, self.first_seconds * 2.0 ** min(self.failures, 30))
         self.failures += 1
-        return step * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+        return step_seconds * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
 
     def reset(self) -> None:
         """Start again with the first delay, after a success."""

@@ -180,9 +180,9 @@ class Settings(BaseSettings):
     @field_validator("watch_namespaces")
     @classmethod
     def _reject_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if wrong := [name for name in names if set(name) & set("*?!")]:
+        if patterns := [name for name in names if set(name) & set("*?!")]:
             raise ValueError(
-                f"{wrong[0]} is not a namespace. Patterns are not supported. List each namespace, or none to "
+                f"{patterns[0]} is not a namespace. Patterns are not supported. List each namespace, or none to "
                 "serve all namespaces"
             )
         return names
@@ -204,7 +204,8 @@ class Settings(BaseSettings):
             image_pull_policy=self.image_pull_policy,
             image_pull_secrets=self.image_pull_secrets,
             allow_host_path=tuple(
-                AllowedHostPath(each.prefix, each.namespaces, each.groups) for each in self.allow_host_path
+                AllowedHostPath(host_path.prefix, host_path.namespaces, host_path.groups)
+                for host_path in self.allow_host_path
             ),
             allow_simulation=self.allow_simulation,
             operator_namespace=self.namespace,
@@ -222,55 +223,55 @@ def read_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         lines = (
-            _describe_fault(each["type"], str(each["loc"][0]) if each["loc"] else "", each["msg"])
-            for each in error.errors()
+            _describe_fault(fault["type"], str(fault["loc"][0]) if fault["loc"] else "", fault["msg"])
+            for fault in error.errors()
         )
         raise SystemExit("gaudi-operator cannot start:\n" + "\n".join(lines)) from error
 
 
-def _describe_fault(kind: str, field: str, message: str) -> str:
+def _describe_fault(fault_type: str, field_name: str, message: str) -> str:
     """Return the sentence for an invalid setting, or for a missing setting without a default."""
-    if kind != "missing":
-        return f"{variable_of(field) if field else 'settings'}: {message}"
-    description = Settings.model_fields[field].description
-    return f"{variable_of(field)} is missing: set it, or write {_option_name(field)}=VALUE. {description}"
+    if fault_type != "missing":
+        return f"{variable_of(field_name) if field_name else 'settings'}: {message}"
+    description = Settings.model_fields[field_name].description
+    return f"{variable_of(field_name)} is missing: set it, or write {_option_name(field_name)}=VALUE. {description}"
 
 
 def parse_arguments(arguments: Sequence[str]) -> dict[str, str]:
     """Return the environment variables of arguments such as `--log-level=DEBUG`. Raises SystemExit with a sentence."""
-    known = {_option_name(name): name for name in Settings.model_fields}
-    found = {}
+    fields_by_option = {_option_name(name): name for name in Settings.model_fields}
+    variables = {}
     for argument in arguments:
-        option, given, value = argument.partition("=")
-        if not given or option not in known:
+        option, separator, value = argument.partition("=")
+        if not separator or option not in fields_by_option:
             raise SystemExit(
                 f"gaudi-operator run: {argument} is not a setting. Write settings as --log-level=DEBUG. "
                 "`gaudi-operator --help` lists all settings."
             )
-        found[_setting_variable(known[option])] = value
-    return found
+        variables[_setting_variable(fields_by_option[option])] = value
+    return variables
 
 
-def _option_name(field: str) -> str:
-    return f"--{field.replace('_', '-')}"
+def _option_name(field_name: str) -> str:
+    return f"--{field_name.replace('_', '-')}"
 
 
 def options_help() -> str:
     """Return the settings as a list for --help: the option, its variable, and its description."""
     return "".join(
-        f"  {_option_name(name)}=VALUE, {_setting_variable(name)}\n      {field.description}\n"
-        for name, field in Settings.model_fields.items()
+        f"  {_option_name(field_name)}=VALUE, {_setting_variable(field_name)}\n      {field.description}\n"
+        for field_name, field in Settings.model_fields.items()
     )
 
 
-def variable_of(field: str) -> str:
+def variable_of(field_name: str) -> str:
     """Return the environment variable of a field."""
-    return field if field.isupper() else f"{PREFIX}{field.upper()}"
+    return field_name if field_name.isupper() else f"{PREFIX}{field_name.upper()}"
 
 
-def _setting_variable(name: str) -> str:
+def _setting_variable(field_name: str) -> str:
     """Return the environment variable of a field of Settings. It may have no prefix, as KUBECONFIG does."""
-    return str(Settings.model_fields[name].validation_alias or variable_of(name))
+    return str(Settings.model_fields[field_name].validation_alias or variable_of(field_name))
 
 
 def settings_page() -> str:
@@ -285,13 +286,13 @@ def settings_page() -> str:
         "| Variable | Default | Meaning |",
         "|---|---|---|",
     ]
-    for name, field in Settings.model_fields.items():
-        rows.append(f"| `{_setting_variable(name)}` | {_format_default(name)} | {field.description} |")
+    for field_name, field in Settings.model_fields.items():
+        rows.append(f"| `{_setting_variable(field_name)}` | {_format_default(field_name)} | {field.description} |")
     return "\n".join(rows) + "\n"
 
 
-def _format_default(name: str) -> str:
-    field = Settings.model_fields[name]
+def _format_default(field_name: str) -> str:
+    field = Settings.model_fields[field_name]
     if field.is_required():
         return "required"
     if field.default_factory is not None:

@@ -26,8 +26,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         typer.echo(version_line("gaudi-runtime"))
         raise typer.Exit
 
@@ -91,7 +91,7 @@ def doctor(
     """Run the command `gaudi-runtime doctor`, which checks this machine and image."""
     from gaudi_runtime.doctor.command import run_doctor as examine
 
-    raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
+    raise typer.Exit(examine(engine or (), as_json=json, image_only=image_only))
 
 
 @app.command(
@@ -125,25 +125,25 @@ def hardware_report(
     try:
         if (model is None) == (config is None):
             raise ConfigError("Pass either the folder of a checkpoint (--model) or a configuration (--config).")
-        chosen = (
+        runtime_config = (
             read_config(config)
             if config
             else trial_config(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
         )
-        raise typer.Exit(write_hardware_report(chosen, output, folder))
+        raise typer.Exit(write_hardware_report(runtime_config, output, folder))
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` on uvloop if it is installed; otherwise on asyncio's own event loop."""
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` on uvloop if it is installed; otherwise on asyncio's own event loop."""
     try:  # vLLM brings it and serves on it as well
         from uvloop import run as run_fast
     except ImportError:
-        asyncio.run(main)
+        asyncio.run(work)
     else:
-        run_fast(main)
+        run_fast(work)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ class Checks(Generic[Judged]):
 
     def __call__(self, *args: Judged.args, **kwargs: Judged.kwargs) -> Problem | None:
         """Return the first problem and skip later checks; None if all checks pass."""
-        return next((found for check in self._checks if (found := check(*args, **kwargs))), None)
+        return next((problem for check in self._checks if (problem := check(*args, **kwargs))), None)
 
 
 class RuntimeStartError(Exception):
@@ -141,18 +141,18 @@ class CertificateUnusable(RuntimeStartError):
 
 
 class PlanImpossible(RuntimeStartError):
-    """The runtime error that no bucket or no KV block fits. `where` is the setting or file that causes it."""
+    """The runtime error that no bucket or no KV block fits. `source` is the setting or file that causes it."""
 
     reason = "PlanImpossible"
 
-    def __init__(self, message: str, where: str | None = None) -> None:
+    def __init__(self, message: str, source: str | None = None) -> None:
         # Pass both arguments to Exception, so that unpickling creates an equal exception.
-        super().__init__(message, where)
-        self.where = where
+        super().__init__(message, source)
+        self.source = source
 
     def __str__(self) -> str:
         message = str(self.args[0])
-        return f"{self.where}: {message}" if self.where else message
+        return f"{self.source}: {message}" if self.source else message
 
 
 class TraceUnreadable(RuntimeStartError):

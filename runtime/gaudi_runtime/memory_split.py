@@ -25,9 +25,9 @@ class DeviceMemorySplit:
 class GraphPool:
     """The bytes for graphs at capture time: total = prompt + decode, which limit the first pass."""
 
-    total: int
-    prompt: int
-    decode: int
+    total_bytes: int
+    prompt_bytes: int
+    decode_bytes: int
 
 
 def split_memory(free: int, utilization: float, graph_memory_share: float) -> DeviceMemorySplit:
@@ -39,12 +39,12 @@ def split_memory(free: int, utilization: float, graph_memory_share: float) -> De
     return DeviceMemorySplit(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
 
 
-def count_kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
-    """Return the number of KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible if no block fits."""
-    blocks = kv_cache // bytes_per_block
+def count_kv_blocks(kv_cache_bytes: int, bytes_per_block: int) -> int:
+    """Return the number of KV blocks that fit into `kv_cache_bytes`. Raises PlanImpossible if no block fits."""
+    blocks = kv_cache_bytes // bytes_per_block
     if blocks < 1:
         raise PlanImpossible(
-            f"only {kv_cache} bytes are left for the KV cache, but one block takes {bytes_per_block} bytes. "
+            f"only {kv_cache_bytes} bytes are left for the KV cache, but one block takes {bytes_per_block} bytes. "
             "Raise engine.deviceMemoryUtilizationPercent, lower warmup.graphMemoryPercent or use more cards"
         )
     return blocks
@@ -69,15 +69,15 @@ def limit_kv_cache(split: DeviceMemorySplit, bytes_per_block: int, limits: Limit
 
     The rest of the memory goes to graphs. Raises PlanImpossible if no block fits.
     """
-    blocks, useful = count_kv_blocks(split.kv_cache, bytes_per_block), max_useful_blocks(limits)
-    if useful is None or blocks <= useful:
+    blocks, useful_blocks = count_kv_blocks(split.kv_cache, bytes_per_block), max_useful_blocks(limits)
+    if useful_blocks is None or blocks <= useful_blocks:
         return split, blocks
-    cache = useful * bytes_per_block
-    return replace(split, kv_cache=cache, graphs=split.usable - cache), useful
+    cache_bytes = useful_blocks * bytes_per_block
+    return replace(split, kv_cache=cache_bytes, graphs=split.usable - cache_bytes), useful_blocks
 
 
-def graph_pool(free_now: int, margin: int, prompt_ratio: float) -> GraphPool:
+def graph_pool(free_bytes: int, margin_bytes: int, prompt_ratio: float) -> GraphPool:
     """Return the memory for graphs at capture time: the free memory minus the margin, divided by `prompt_ratio`."""
-    total = max(0, free_now - margin)
-    prompt = int(total * prompt_ratio)
-    return GraphPool(total=total, prompt=prompt, decode=total - prompt)
+    total_bytes = max(0, free_bytes - margin_bytes)
+    prompt_bytes = int(total_bytes * prompt_ratio)
+    return GraphPool(total_bytes=total_bytes, prompt_bytes=prompt_bytes, decode_bytes=total_bytes - prompt_bytes)

@@ -66,7 +66,7 @@ class Status:
     """The state that `serve` shows on the status port."""
 
     board: ReportBoard
-    observed: MetricSources
+    metric_sources: MetricSources
     registry: CollectorRegistry
 
 
@@ -105,12 +105,12 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
 
 
 @contextlib.asynccontextmanager
-async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> AsyncIterator[Status]:
+async def status_server(serving: ServingConfig, plan_digest: str, signals: Signals) -> AsyncIterator[Status]:
     """Open the status port at the start of `serve`, before slow imports. Raises PortUnavailable."""
-    board = ReportBoard(plan)
-    observed = MetricSources(board.report)
-    status = Status(board, observed, new_registry(observed))
-    app = status_app(board, observed, status.registry, serving.stall_timeout_seconds, lambda: signals.closing)
+    board = ReportBoard(plan_digest)
+    metric_sources = MetricSources(board.report)
+    status = Status(board, metric_sources, new_registry(metric_sources))
+    app = status_app(board, metric_sources, status.registry, serving.stall_timeout_seconds, lambda: signals.closing)
     async with http_server(app, serving.status_port, STATUS_LIMITS):
         log.info("Instance %s, status on port %d", board.report().instance, serving.status_port)
         try:
@@ -130,8 +130,8 @@ def runtime_failure(error: Exception) -> RuntimeFailure:
 async def _report_failure_and_wait(error: Exception, board: ReportBoard, signals: Signals) -> None:
     # Keep the process running. A restart would fail in the same way, and the report would be lost in a crash loop.
     failure = runtime_failure(error)
-    known = isinstance(error, RuntimeStartError)
-    log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
+    is_start_error = isinstance(error, RuntimeStartError)
+    log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if is_start_error else error)
     board.fail(failure)
     await asyncio.to_thread(end_children)  # processes that the engine has started keep their memory
     await signals.stop.wait()
@@ -148,12 +148,12 @@ async def _run_leader(
     """Start the engine, together with the other pods of a group if there are any, and serve."""
     # Check the API key first, so that a wrong value is reported immediately and not after minutes of warm-up.
     read_api_key()
-    folder = config.serving.tls_folder
-    certificate = Certificate(Path(folder)) if folder else None
-    select = partial(create_engine, loop=asyncio.get_running_loop())
-    async with lead_group(config, topology, status.board, signals, select) as make:
-        started = await _start_engine_in_thread(config, status.board, signals, make, traces.start)
-        await _serve_model(config, started, status, signals, traces, certificate, schedule)
+    tls_folder = config.serving.tls_folder
+    certificate = Certificate(Path(tls_folder)) if tls_folder else None
+    create = partial(create_engine, loop=asyncio.get_running_loop())
+    async with lead_group(config, topology, status.board, signals, create) as make_engine:
+        started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine, traces.start)
+        await _serve_model(config, started_engine, status, signals, traces, certificate, schedule)
 
 
 async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -161,10 +161,10 @@ async def _run_follower(config: RuntimeConfig, topology: Topology, status: Statu
 
     def make_rank() -> Rank | PodPart:
         stop = signals.stop_between_buckets
-        here = fetch_model(config, status.board, stop)
-        engine = create_rank(here, topology.rank)
+        local_config = fetch_model(config, status.board, stop)
+        engine = create_rank(local_config, topology.rank)
         status.board.pin_fields(**engine.report_fields())
-        RecipeCache(here, engine.recipe_key(), status.board, stop).restore()
+        RecipeCache(local_config, engine.recipe_key(), status.board, stop).restore()
         return engine
 
     try:
@@ -181,18 +181,18 @@ async def _start_engine_in_thread(
 ) -> StartedEngine:
     stop = signals.stop_between_buckets
     work = asyncio.ensure_future(run_in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
-    stopping = asyncio.ensure_future(signals.stop.wait())
-    await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stop_task = asyncio.ensure_future(signals.stop.wait())
+    await asyncio.wait({work, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     # Wait only for the drain time. The start checks `stop` between two steps, and one step, such as a compile, may take
     # longer than the pod's grace period.
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
         exit_at_once()
-    started = work.result()
+    started_engine = work.result()
     if signals.stop.is_set():
         raise Stopped
-    stopping.cancel()
-    return started
+    stop_task.cancel()
+    return started_engine
 
 
 def model_port_limits(config: RuntimeConfig) -> ServerLimits:
@@ -203,14 +203,14 @@ def model_port_limits(config: RuntimeConfig) -> ServerLimits:
         # load balancer might already have sent a request on it.
         keep_alive_seconds=620,
         drain_seconds=config.serving.drain_seconds,
-        connections=connection_limit(config.serving, config.limits),
+        max_connections=connection_limit(config.serving, config.limits),
         linger_seconds=LINGER_SECONDS,
     )
 
 
 async def _serve_model(
     config: RuntimeConfig,
-    started: StartedEngine,
+    started_engine: StartedEngine,
     status: Status,
     signals: Signals,
     traces: Tracing,
@@ -218,29 +218,25 @@ async def _serve_model(
     schedule: Schedule,
 ) -> None:
     """Open the model port and report `Serving`. After SIGTERM, refuse connections and finish the running answers."""
-    serving, engine = config.serving, started.engine
+    serving, engine = config.serving, started_engine.engine
     engine.start_serving()
-    engine.counters.padding = started.padding
-    status.observed.engine = engine
+    engine.counters.padding = started_engine.padding
+    status.metric_sources.engine = engine
     metrics = RequestMetrics(status.registry)
-    signature = [(INSTANCE_HEADER, status.board.report().instance)]
+    headers = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
         _application(config, engine, status, metrics, signals, traces) as app,
         watch_for_loss(engine.wait_until_lost if isinstance(engine, CanBeLost) else None, status.board),
-        http_server(
-            app,
-            serving.model_port,
-            model_port_limits(config),
-            signature,
-            certificate,
-        ),
+        http_server(app, serving.model_port, model_port_limits(config), headers, certificate),
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
         counting = publish_counters(lambda: engine.counters, metrics.request_counts, status.board)
         tasks: list[asyncio.Task[None]] = [asyncio.create_task(counting)]
-        if started.question:
-            advice = advise_periodically(started.question, lambda: engine.counters.traffic(), status.board, schedule)
+        if started_engine.comparison_input:
+            advice = advise_periodically(
+                started_engine.comparison_input, lambda: engine.counters.traffic(), status.board, schedule
+            )
             tasks.append(asyncio.create_task(advice))
         await signals.stop.wait()
         for task in tasks:
@@ -263,15 +259,15 @@ async def _application(
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application of the model port: the engine's own application or ours, with metrics."""
     if not isinstance(engine, ServingEngine):
-        traced = partial(traces.wrap_app, counters=lambda: engine.counters)
-        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, traced)
+        add_tracing = partial(traces.wrap_app, counters=lambda: engine.counters)
+        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, add_tracing)
         return
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
         # Do not pass the counters to tracing. The counts of vLLM's workers arrive a moment later, so they cannot be
         # attributed to requests.
-        yield add_guard(app, config, metrics, lambda: signals.closing, traced=traces.wrap_app)
+        yield add_guard(app, config, metrics, lambda: signals.closing, add_tracing=traces.wrap_app)
 
 
 async def _close_engine(engine: Engine) -> None:
@@ -291,8 +287,8 @@ def read_config(path: Path) -> RuntimeConfig:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in error.errors())
-        raise ConfigError(f"{path} is not a RuntimeConfig: {wrong}.") from error
+        faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in error.errors())
+        raise ConfigError(f"{path} is not a RuntimeConfig: {faults}.") from error
     if wrong_settings := why_settings_invalid(config.engine):
         raise ConfigError(f"{path}: {wrong_settings}.")
     return config

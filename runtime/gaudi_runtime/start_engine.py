@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 class StartedEngine:
     """A loaded and warm engine, with values that are known only after its start.
 
-    `padding` is the forecast padding of a learned plan; empty for other plans. `question` is the comparison with a
-    learned plan that is made during serving; None if there is none.
+    `padding` is the forecast padding of a learned plan; empty for other plans. `comparison_input` is the comparison
+    with a learned plan that is made during serving; None if there is none.
     """
 
     engine: Engine
     padding: Mapping[BucketPhase, Padding] = field(default_factory=dict)
-    question: ComparisonInput | None = None
+    comparison_input: ComparisonInput | None = None
 
 
 def start_engine(
@@ -71,8 +71,8 @@ def start_engine(
     board.update(phase=Phase.LOADING)
     engine = make(config)
     board.pin_fields(**engine.report_fields())
-    recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
-    recipes.restore()  # before any engine process reads the folder
+    recipe_cache = RecipeCache(config, engine.recipe_key(), board, stop, clock)
+    recipe_cache.restore()  # before any engine process reads the folder
     with log_stage_cost("Loading the model", clock):
         engine.load(record_progress)
     record_progress()
@@ -85,7 +85,7 @@ def start_engine(
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):
         pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
-    recipes.publish()  # before this pod serves, so that pods that wait for it find the recipes
+    recipe_cache.publish()  # before this pod serves, so that pods that wait for it find the recipes
     return StartedEngine(engine, padding, make_comparison_input(config, blocks, pace))
 
 
@@ -97,21 +97,21 @@ def _allocate_memory(
         split, blocks = engine.split_and_blocks()
         _publish_memory(config, split, blocks, board)
         return split, blocks
-    own = cast("ProfilingEngine", engine)
+    profiling_engine = cast("ProfilingEngine", engine)
     board.update(phase=Phase.PROFILING)
-    free = own.profile().free
-    split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
+    free_bytes = profiling_engine.profile().free
+    split = split_memory(free_bytes, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
     if config.engine.name is EngineName.SIM:
         # The simulation divides memory in the same way as the plugin did in the reference logs.
-        count = count_kv_blocks(split.kv_cache, own.block_bytes())
+        block_count = count_kv_blocks(split.kv_cache, profiling_engine.block_bytes())
     else:
-        split, count = limit_kv_cache(split, own.block_bytes(), config.limits)
-    blocks = DeviceBlocks.from_limits(count, config.limits)
+        split, block_count = limit_kv_cache(split, profiling_engine.block_bytes(), config.limits)
+    blocks = DeviceBlocks.from_limits(block_count, config.limits)
     # Publish the memory split before the allocation, so that the report contains it even if the allocation fails.
     _publish_memory(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
     try:
-        own.allocate(blocks.count)
+        profiling_engine.allocate(blocks.count)
     except DeviceOutOfMemory as error:
         raise PlanImpossible(
             f"The KV cache of {plural(blocks.count, 'block')} ({format_bytes(split.kv_cache)}) does not fit into the "

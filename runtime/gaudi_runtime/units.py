@@ -5,15 +5,15 @@ MIB, GIB = 2**20, 2**30
 _UNITS = ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"))
 
 
-def format_bytes(count: int) -> str:
+def format_bytes(byte_count: int) -> str:
     """Format bytes with at most four digits and a suitable unit: 14.03 GiB, 161.9 MiB, -252 KiB, 12 B."""
-    unit, name = next((each for each in _UNITS if abs(count) >= each[0]), (1, "B"))
-    return f"{count / unit:.4g} {name}"
+    unit_bytes, unit_name = next((entry for entry in _UNITS if abs(byte_count) >= entry[0]), (1, "B"))
+    return f"{byte_count / unit_bytes:.4g} {unit_name}"
 
 
-def format_gib(count: float) -> str:
+def format_gib(byte_count: float) -> str:
     """Format bytes in GiB with two decimals, so that values in one table or sentence are easy to compare."""
-    return f"{count / GIB:.2f} GiB"
+    return f"{byte_count / GIB:.2f} GiB"
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

@@ -33,33 +33,33 @@ def release(
     advisories: Advisories = None,
 ) -> None:
     """Build wheel, chart, manifests, krew archive, OLM bundle, SBOMs, archives of images, and their checksums."""
-    if (tagged := _git("rev-list", "-n1", tag)) != _git("rev-parse", "HEAD"):
-        _refuse(f"{tag} is {tagged or 'not a tag'}, but another commit is checked out: git checkout {tag}.")
+    if (tag_commit := _git("rev-list", "-n1", tag)) != _git("rev-parse", "HEAD"):
+        _refuse(f"{tag} is {tag_commit or 'not a tag'}, but another commit is checked out: git checkout {tag}.")
     if images and _git("status", "--porcelain"):
         _refuse("The working tree has changes that would become part of the images. Commit or stash them.")
-    for each in out.glob("*"):
-        each.unlink()
+    for path in out.glob("*"):
+        path.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        found = build.source(tag, Path(folder))
-        if tag != f"v{found.version}":
-            _refuse(f"{tag} has version {found.version}: name the tag v{found.version}, or change the version first.")
-        build.build(found, out, packages.resolve(), address, registry)
-        _look_up(found, advisories)
-    build.save_images(images.split(), found.version, out)
+        tree = build.source(tag, Path(folder))
+        if tag != f"v{tree.version}":
+            _refuse(f"{tag} has version {tree.version}: name the tag v{tree.version}, or change the version first.")
+        build.build(tree, out, packages.resolve(), address, registry)
+        _check_advisories(tree, advisories)
+    build.save_images(images.split(), tree.version, out)
     (out / build.SUMS).write_text(build.sums(out))
     typer.echo((out / build.SUMS).read_text(), nl=False)
 
 
-def _look_up(found: build.Source, advisories: Path | None) -> None:
+def _check_advisories(source: build.Source, advisories: Path | None) -> None:
     """Refuse the release if the list contains an advisory for a shipped pin."""
     if advisories is None:
         typer.echo("No list of advisories is given (ADVISORIES=FOLDER): the pins were not checked.", err=True)
         return
     names = sorted({name for files in build.SBOMS.values() for name in files})
-    shipped = {pin for name in names for pin in pins((found.folder / "requirements" / f"{name}.txt").read_text())}
-    findings = scan(sorted(shipped, key=lambda each: each.name), advisories)
-    for each in findings:
-        typer.echo(str(each), err=True)
+    shipped = {pin for name in names for pin in pins((source.folder / "requirements" / f"{name}.txt").read_text())}
+    findings = scan(sorted(shipped, key=lambda pin: pin.name), advisories)
+    for finding in findings:
+        typer.echo(str(finding), err=True)
     if findings:
         _refuse(
             f"{len(findings)} advisories apply to shipped pins. Raise the pins, or explain in SECURITY.md why "
@@ -68,8 +68,8 @@ def _look_up(found: build.Source, advisories: Path | None) -> None:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    process = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return process.stdout.strip()
 
 
 def _refuse(sentence: str) -> None:

@@ -41,7 +41,7 @@ class Source:
 
     folder: Path
     version: str
-    made: int
+    commit_time: int
 
 
 def source(commit: str, folder: Path) -> Source:
@@ -49,78 +49,78 @@ def source(commit: str, folder: Path) -> Source:
     archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
-    made = subprocess.run(["git", "log", "-1", "--format=%ct", commit], cwd=ROOT, capture_output=True, check=True)
+    log = subprocess.run(["git", "log", "-1", "--format=%ct", commit], cwd=ROOT, capture_output=True, check=True)
     chart = yaml.safe_load((folder / "charts" / "gaudi-operator" / "Chart.yaml").read_text())
-    return Source(folder, str(chart["version"]), int(made.stdout))
+    return Source(folder, str(chart["version"]), int(log.stdout))
 
 
-def build(found: Source, out: Path, packages: Path, address: str, registry: str) -> None:
+def build(source: Source, out: Path, packages: Path, address: str, registry: str) -> None:
     """Write all reproducible files.
 
     `packages` is a folder that contains hatchling. `address` is the download address of the files. `registry` is the
     prefix of image names.
     """
     out.mkdir(parents=True, exist_ok=True)
-    wheel = _wheel(found, out, packages)
-    _chart(found, out)
-    for each in MANIFESTS:
-        (out / Path(each).name).write_bytes((found.folder / each).read_bytes())
-    crds = sorted((found.folder / "crds").glob("*.yaml"))
-    (out / "crds.yaml").write_text("---\n".join(each.read_text() for each in crds))
+    wheel = _wheel(source, out, packages)
+    _chart(source, out)
+    for path in MANIFESTS:
+        (out / Path(path).name).write_bytes((source.folder / path).read_bytes())
+    crds = sorted((source.folder / "crds").glob("*.yaml"))
+    (out / "crds.yaml").write_text("---\n".join(crd.read_text() for crd in crds))
     for product, files in SBOMS.items():
-        pinned = [pin for file in files for pin in pins((found.folder / "requirements" / f"{file}.txt").read_text())]
-        (out / f"{product}.cdx.json").write_text(sbom(product, found.version, pinned, found.made))
-    (out / CLI_PINS).write_bytes((found.folder / "requirements" / "cli.txt").read_bytes())
-    _krew(found, out, wheel, address)
-    files = bundle(found.folder / "charts" / "gaudi-operator", crds, f"{registry.rstrip('/')}/", found.made)
-    (out / f"gaudi-operator-bundle-{found.version}.tar.gz").write_bytes(tarball(files, found.made))
+        pinned = [pin for file in files for pin in pins((source.folder / "requirements" / f"{file}.txt").read_text())]
+        (out / f"{product}.cdx.json").write_text(sbom(product, source.version, pinned, source.commit_time))
+    (out / CLI_PINS).write_bytes((source.folder / "requirements" / "cli.txt").read_bytes())
+    _krew(source, out, wheel, address)
+    files = bundle(source.folder / "charts" / "gaudi-operator", crds, f"{registry.rstrip('/')}/", source.commit_time)
+    (out / f"gaudi-operator-bundle-{source.version}.tar.gz").write_bytes(tarball(files, source.commit_time))
 
 
-def _wheel(found: Source, out: Path, packages: Path) -> Path:
+def _wheel(source: Source, out: Path, packages: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(packages), "SOURCE_DATE_EPOCH": str(found.made)}
-    subprocess.run(command, cwd=found.folder, env=environment, check=True, stdout=subprocess.DEVNULL)
-    (made,) = out.glob("*.whl")
-    return made
+    environment = {**os.environ, "PYTHONPATH": str(packages), "SOURCE_DATE_EPOCH": str(source.commit_time)}
+    subprocess.run(command, cwd=source.folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = out.glob("*.whl")
+    return wheel
 
 
-def _chart(found: Source, out: Path) -> None:
+def _chart(source: Source, out: Path) -> None:
     """Package the chart with Helm, which uses the times of the files. These times are the time of the commit."""
-    command = [str(helm() / "helm"), "package", str(found.folder / "charts" / "gaudi-operator"), "--destination"]
+    command = [str(helm() / "helm"), "package", str(source.folder / "charts" / "gaudi-operator"), "--destination"]
     subprocess.run([*command, str(out)], check=True, stdout=subprocess.DEVNULL)
 
 
-def _krew(found: Source, out: Path, wheel: Path, address: str) -> None:
+def _krew(source: Source, out: Path, wheel: Path, address: str) -> None:
     """Write the archive for krew and its manifest, which names the same archive for all platforms."""
-    launcher = (found.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes()
+    launcher = (source.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes()
     files = {
-        "LICENSE": (found.folder / "LICENSE").read_bytes(),
-        "cli.txt": (found.folder / "requirements" / "cli.txt").read_bytes(),
+        "LICENSE": (source.folder / "LICENSE").read_bytes(),
+        "cli.txt": (source.folder / "requirements" / "cli.txt").read_bytes(),
         "kubectl-gaudi": launcher,
         "kubectl_complete-gaudi": launcher,
         wheel.name: wheel.read_bytes(),
     }
-    archive = out / f"kubectl-gaudi-{found.version}.tar.gz"
-    archive.write_bytes(tarball(files, found.made))
-    text = (found.folder / "deploy" / "krew" / "gaudi.yaml").read_text()
-    said = {
-        "VERSION": found.version,
+    archive = out / f"kubectl-gaudi-{source.version}.tar.gz"
+    archive.write_bytes(tarball(files, source.commit_time))
+    text = (source.folder / "deploy" / "krew" / "gaudi.yaml").read_text()
+    replacements = {
+        "VERSION": source.version,
         "ADDRESS": f"{address.rstrip('/')}/{archive.name}",
         "SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
     }
-    (out / "gaudi.yaml").write_text(re.sub(r"\$\{(\w+)\}", lambda each: said[each[1]], text))
+    (out / "gaudi.yaml").write_text(re.sub(r"\$\{(\w+)\}", lambda match: replacements[match[1]], text))
 
 
-def tarball(files: Mapping[str, bytes], made: int) -> bytes:
+def tarball(files: Mapping[str, bytes], mtime: int) -> bytes:
     """Return a reproducible .tar.gz. Files that begin with `#!` are executable."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
-            member.size, member.mtime = len(content), made
+            member.size, member.mtime = len(content), mtime
             member.mode = 0o755 if content.startswith(b"#!") else 0o644
             archive.addfile(member, io.BytesIO(content))
-    return gzip.compress(plain.getvalue(), mtime=made)
+    return gzip.compress(buffer.getvalue(), mtime=mtime)
 
 
 def save_images(targets: Sequence[str], version: str, out: Path) -> None:
@@ -152,7 +152,7 @@ def _remove_folders(folder: Path) -> None:
 def sums(out: Path) -> str:
     """Return the SHA-256 sums of all files in the format of `sha256sum --check`."""
     lines = []
-    for path in sorted(each for each in out.iterdir() if each.is_file() and each.name != SUMS):
+    for path in sorted(entry for entry in out.iterdir() if entry.is_file() and entry.name != SUMS):
         with path.open("rb") as content:
             lines.append(f"{hashlib.file_digest(content, 'sha256').hexdigest()}  {path.name}\n")
     return "".join(lines)

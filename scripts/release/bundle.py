@@ -50,29 +50,30 @@ Nodes with cards need Intel's Gaudi driver and device plugin, which offers the c
 """
 
 
-def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -> dict[str, bytes]:
-    """Return the bundle's files by name. `registry` is the prefix of image names. `made` is a time in seconds."""
-    about = yaml.safe_load((chart / "Chart.yaml").read_text())
-    owned = [yaml.safe_load(each.read_text()) for each in definitions]
-    objects = _rendered(chart, registry)
+def bundle(chart: Path, definitions: Sequence[Path], registry: str, created: int) -> dict[str, bytes]:
+    """Return the bundle's files by name. `registry` is the prefix of image names. `created` is a time in seconds."""
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    crds = [yaml.safe_load(path.read_text()) for path in definitions]
+    objects = _render_chart(chart, registry)
     example = yaml.safe_load((chart / "files" / "first.yaml").read_text())
-    files = {f"manifests/{PACKAGE}.clusterserviceversion.yaml": _dump(_version(about, objects, owned, example, made))}
-    files |= {f"manifests/{each.name}": each.read_bytes() for each in definitions}
-    for each in objects:
-        name = each["metadata"]["name"]
-        if each["kind"] in ALONG and not (each["kind"] == "ClusterRole" and name in OF_THE_OPERATOR):
-            each["metadata"].pop("namespace", None)  # OLM chooses the namespace
-            files[f"manifests/{name}.{each['kind'].lower()}.yaml"] = _dump(each)
+    service_version = _version(metadata, objects, crds, example, created)
+    files = {f"manifests/{PACKAGE}.clusterserviceversion.yaml": _dump(service_version)}
+    files |= {f"manifests/{path.name}": path.read_bytes() for path in definitions}
+    for manifest in objects:
+        name = manifest["metadata"]["name"]
+        if manifest["kind"] in ALONG and not (manifest["kind"] == "ClusterRole" and name in OF_THE_OPERATOR):
+            manifest["metadata"].pop("namespace", None)  # OLM chooses the namespace
+            files[f"manifests/{name}.{manifest['kind'].lower()}.yaml"] = _dump(manifest)
     dockerfile = ["FROM scratch", *(f"LABEL {name}={value}" for name, value in LABELS.items())]
     return {
         **files,
         "metadata/annotations.yaml": _dump({"annotations": LABELS}),
-        "policies.yaml": b"---\n".join(_dump(each) for each in objects if each["kind"] in SEPARATE),
+        "policies.yaml": b"---\n".join(_dump(manifest) for manifest in objects if manifest["kind"] in SEPARATE),
         "bundle.Dockerfile": "\n".join([*dockerfile, *_COPIES, ""]).encode(),
     }
 
 
-def _rendered(chart: Path, registry: str) -> list[Object]:
+def _render_chart(chart: Path, registry: str) -> list[Object]:
     """Return the chart rendered for a cluster that assigns users, as OpenShift does. Other clusters accept it too."""
     values = {
         "image": {"prefix": registry},
@@ -90,54 +91,54 @@ def _rendered(chart: Path, registry: str) -> list[Object]:
         "-f",
         "-",
     ]
-    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
-    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
-    for each in objects:
-        labels = each["metadata"]["labels"]
-        for of_helm in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
-            labels.pop(of_helm)
+    process = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
+    objects = [manifest for manifest in yaml.safe_load_all(process.stdout) if manifest]
+    for manifest in objects:
+        labels = manifest["metadata"]["labels"]
+        for label in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
+            labels.pop(label)
     return objects
 
 
-def _version(about: Object, objects: list[Object], owned: Iterable[Object], example: Object, made: int) -> Object:
+def _version(metadata: Object, objects: list[Object], crds: Iterable[Object], example: Object, created: int) -> Object:
     """Return the ClusterServiceVersion."""
-    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    (deployment,) = (manifest for manifest in objects if manifest["kind"] == "Deployment")
     spec = deployment["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     # OLM sets this annotation to the namespaces of the OperatorGroup. An empty value means all namespaces.
-    names = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
-    environment = {each["name"]: each for each in container["env"]}
-    environment["GAUDI_OPERATOR_WATCH_NAMESPACES"] = {"name": "GAUDI_OPERATOR_WATCH_NAMESPACES", "valueFrom": names}
+    source = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
+    environment = {variable["name"]: variable for variable in container["env"]}
+    environment["GAUDI_OPERATOR_WATCH_NAMESPACES"] = {"name": "GAUDI_OPERATOR_WATCH_NAMESPACES", "valueFrom": source}
     container["env"] = list(environment.values())
     account = spec["template"]["spec"]["serviceAccountName"]
     # OLM grants `permissions` in the namespaces of the OperatorGroup, or in all namespaces if the group names none.
     permissions = _rules(objects, "ClusterRole", PACKAGE) + _rules(objects, "Role", f"{PACKAGE}-leader")
-    everywhere = _rules(objects, "ClusterRole", f"{PACKAGE}-classes")
+    cluster_permissions = _rules(objects, "ClusterRole", f"{PACKAGE}-classes")
     return {
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
         "metadata": {
-            "name": f"{PACKAGE}.v{about['version']}",
+            "name": f"{PACKAGE}.v{metadata['version']}",
             "namespace": "placeholder",
             "annotations": {
                 "alm-examples": json.dumps([example, EXAMPLE_CLASS], indent=2),
                 "capabilities": "Seamless Upgrades",
                 "categories": "AI/Machine Learning",
                 "containerImage": container["image"],
-                "createdAt": datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "description": about["description"],
+                "createdAt": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "description": metadata["description"],
                 "operatorframework.io/suggested-namespace": NAMESPACE,
             },
         },
         "spec": {
             "displayName": "Gaudi inference operator",
             "description": _DESCRIPTION,
-            "version": about["version"],
+            "version": metadata["version"],
             "minKubeVersion": "1.31.0",
             "maturity": CHANNEL,
-            "keywords": about["keywords"],
+            "keywords": metadata["keywords"],
             "provider": {"name": "The Gaudi inference operator"},
-            "customresourcedefinitions": {"owned": sorted(map(_owned, owned), key=lambda each: each["kind"])},
+            "customresourcedefinitions": {"owned": sorted(map(_owned, crds), key=lambda crd: crd["kind"])},
             "installModes": [
                 {"type": mode, "supported": True}
                 for mode in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
@@ -147,7 +148,7 @@ def _version(about: Object, objects: list[Object], owned: Iterable[Object], exam
                 "spec": {
                     "deployments": [{"name": PACKAGE, "label": deployment["metadata"]["labels"], "spec": spec}],
                     "permissions": [{"serviceAccountName": account, "rules": permissions}],
-                    "clusterPermissions": [{"serviceAccountName": account, "rules": everywhere}],
+                    "clusterPermissions": [{"serviceAccountName": account, "rules": cluster_permissions}],
                 },
             },
             "relatedImages": [
@@ -163,8 +164,8 @@ def _version(about: Object, objects: list[Object], owned: Iterable[Object], exam
 
 
 def _rules(objects: Iterable[Object], kind: str, name: str) -> list[Object]:
-    (found,) = (each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
-    return list(found["rules"])
+    (role,) = (manifest for manifest in objects if (manifest["kind"], manifest["metadata"]["name"]) == (kind, name))
+    return list(role["rules"])
 
 
 def _owned(definition: Object) -> Object:

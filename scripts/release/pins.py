@@ -24,8 +24,8 @@ class Pin:
 def pins(text: str) -> list[Pin]:
     """Return the pins in the text of a file that `make pins` has written."""
     entries = re.split(r"\n(?=\S)", text.strip())
-    read = ((_ENTRY.match(each), _HASH.findall(each)) for each in entries)
-    return [Pin(plain_name(found["name"]), found["version"], tuple(hashes)) for found, hashes in read if found]
+    matches = ((_ENTRY.match(entry), _HASH.findall(entry)) for entry in entries)
+    return [Pin(plain_name(match["name"]), match["version"], tuple(hashes)) for match, hashes in matches if match]
 
 
 def plain_name(name: str) -> str:

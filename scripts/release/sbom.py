@@ -14,28 +14,28 @@ from scripts.release.pins import Pin
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "inference.gaudi.dev")
 
 
-def sbom(product: str, version: str, pinned: Sequence[Pin], made: int) -> str:
-    """Return the document. The same inputs give the same text. `made` is the time of the tagged commit in seconds."""
-    components = [_component(each) for each in sorted(pinned, key=lambda each: each.name)]
-    root = f"{product}@{version}"
+def sbom(product: str, version: str, pins: Sequence[Pin], time: int) -> str:
+    """Return the document. The same inputs give the same text. `time` is the time of the tagged commit in seconds."""
+    components = [_component(pin) for pin in sorted(pins, key=lambda pin: pin.name)]
+    product_ref = f"{product}@{version}"
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, json.dumps([root, components]))}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, json.dumps([product_ref, components]))}",
         "version": 1,
         "metadata": {
-            "timestamp": datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "timestamp": datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "component": {
                 "type": "application",
-                "bom-ref": root,
+                "bom-ref": product_ref,
                 "name": product,
                 "version": version,
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             },
         },
         "components": components,
-        "dependencies": [{"ref": root, "dependsOn": [each["bom-ref"] for each in components]}],
+        "dependencies": [{"ref": product_ref, "dependsOn": [component["bom-ref"] for component in components]}],
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -52,7 +52,7 @@ def _component(pin: Pin) -> dict[str, Any]:
             {
                 "type": "distribution",
                 "url": pin.purl,
-                "hashes": [{"alg": "SHA-256", "content": each} for each in sorted(pin.hashes)],
+                "hashes": [{"alg": "SHA-256", "content": digest} for digest in sorted(pin.hashes)],
             }
         ],
     }

@@ -20,7 +20,7 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 300
 
 def main() -> int:
     """Measure and print the table. Return 1 if the limit is missed."""
-    installed = install.everything("bench")
+    installed = install.ensure_installation("bench")
     try:
         delays = sorted(measure(installed))
     finally:
@@ -51,9 +51,9 @@ def main() -> int:
     return int(any(figure.missed for figure in figures))
 
 
-def measure(installed: Installed) -> list[float]:
+def measure(installed: Installation) -> list[float]:
     """Return, for each pod, the seconds from the first report with phase Serving to the ready endpoint."""
-    installed.make_namespace(NAMESPACE)
+    installed.create_namespace(NAMESPACE)
     api: Any = config.new_client_from_config(str(installed.kubeconfig))
     endpoints = EndpointWatch(client.DiscoveryV1Api(api))
     installed.kubectl("apply", "--namespace", NAMESPACE, "-f", "-", stdin=json.dumps(_resource()))

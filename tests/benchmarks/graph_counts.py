@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_plan_document
+from gaudi_operator.cli.plan.document import PlanDocument, parse_document, read_plan_document
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase

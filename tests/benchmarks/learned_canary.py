@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.scaling import Canary
-from gaudi_operator.cli.plan.question import PlanDocument, parse_document, read_plan_document
+from gaudi_operator.cli.plan.document import PlanDocument, parse_document, read_plan_document
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase

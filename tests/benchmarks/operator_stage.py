@@ -74,7 +74,7 @@ async def _stage(plane: ControlPlane, folder: Path, settings: Mapping[str, float
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     kubeconfig = plane.run_dir / "operator.kubeconfig"
     plane.authority.issue("operator", USER)
-    plane.kubeconfig_for("operator", kubeconfig)
+    plane.write_user_kubeconfig("operator", kubeconfig)
     operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **settings)
     api = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
     async with operator, Kubelet(api) as kubelet:

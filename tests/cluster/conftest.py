@@ -128,7 +128,7 @@ def operator_kubeconfig(control_plane: ControlPlane) -> Path:
     """The kubeconfig of the operator's account. At first, this account has no permissions."""
     path = control_plane.run_dir / "operator.kubeconfig"
     control_plane.authority.issue("operator", USER)
-    control_plane.kubeconfig_for("operator", path)
+    control_plane.write_user_kubeconfig("operator", path)
     return path
 
 

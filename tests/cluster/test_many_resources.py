@@ -62,7 +62,7 @@ def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
         for manifest in grants(USER, NAMESPACE):
             plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
         plane.authority.issue("operator", USER)
-        plane.kubeconfig_for("operator", plane.run_dir / "operator.kubeconfig")
+        plane.write_user_kubeconfig("operator", plane.run_dir / "operator.kubeconfig")
         yield plane
 
 

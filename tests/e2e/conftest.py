@@ -16,7 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.resource import Resource
 from localcluster import remove_cluster
 
@@ -90,18 +90,18 @@ def cluster_name(process: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def installed() -> Iterator[Installed]:
+def installed() -> Iterator[Installation]:
     """The operator on a cluster of this process. The cluster is removed at the end."""
     name = cluster_name(os.environ.get("PYTEST_XDIST_WORKER", "main"))
-    yield install.everything(name)
+    yield install.ensure_installation(name)
     remove_cluster(name)
 
 
 @pytest.fixture(scope="module")
-def namespace(installed: Installed) -> Iterator[str]:
+def namespace(installed: Installation) -> Iterator[str]:
     """A namespace for the module. The namespace enforces the Pod Security level `restricted`."""
     name = f"e2e-{uuid4().hex[:8]}"
-    installed.make_namespace(name)
+    installed.create_namespace(name)
     yield name
     # Do not wait for the deletion. The deletion takes long, because the namespace controller checks the remaining pods
     # only twice a minute.
@@ -109,7 +109,7 @@ def namespace(installed: Installed) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def apply(installed: Installed, namespace: str) -> Callable[..., Resource]:
+def apply(installed: Installation, namespace: str) -> Callable[..., Resource]:
     """Apply the tiny example under another name and replace parts of its spec."""
 
     def _apply(name: str, **spec: object) -> Resource:
@@ -124,7 +124,7 @@ def apply(installed: Installed, namespace: str) -> Callable[..., Resource]:
 
 
 @pytest.fixture(scope="module")
-def wait_ready(installed: Installed, namespace: str) -> Callable[[str], None]:
+def wait_ready(installed: Installation, namespace: str) -> Callable[[str], None]:
     """Run `kubectl wait --for=condition=Ready`, as a user or a CI pipeline does."""
 
     def _wait(name: str) -> None:

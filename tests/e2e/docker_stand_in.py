@@ -31,7 +31,7 @@ def main() -> None:
     if asked.command == "build":
         build_image(asked.target, asked.tag)
     else:
-        node = Node.found(asked.run_dir)
+        node = Node.find(asked.run_dir)
         assert node, f"no node runs in {asked.run_dir}"
         node.load_image(asked.tag)
 
@@ -40,7 +40,7 @@ def build_image(target: str, tag: str) -> None:
     """Build a target of the Dockerfile. The image for cards uses a base image with an emulated card."""
     if target == FOR_CARDS:
         image.build()
-        images.build_image(target, tag, {"HPU_BASE_IMAGE": images.built()[image.BASE]})
+        images.build_image(target, tag, {"HPU_BASE_IMAGE": images.list_built_images()[image.BASE]})
     else:
         images.build_image(target, tag)
 

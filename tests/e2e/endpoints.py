@@ -23,7 +23,7 @@ class EndpointRecorder(Recorder):
     def record(self) -> None:
         """Watch the endpoints. When a watch expires, start a new watch, which first lists all endpoints."""
         listing = self._api.list_namespaced_endpoint_slice
-        while not self.done.is_set():
+        while not self.stopped.is_set():
             options = {"label_selector": self._selector, "timeout_seconds": WATCH_SECONDS}
             for event in watch.Watch().stream(listing, self._namespace, **options):
                 shown = event["object"].endpoints or ()

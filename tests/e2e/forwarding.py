@@ -6,12 +6,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from demo.install import Installed
+from demo.install import Installation
 from localcluster import tools
 
 
 @contextmanager
-def port_forward(installed: Installed, namespace: str, target: str, port: int) -> Iterator[int]:
+def port_forward(installed: Installation, namespace: str, target: str, port: int) -> Iterator[int]:
     """Forward a free local port to `target` (svc/NAME or pod/NAME), and yield the local port."""
     command = [str(tools().kubectl), "port-forward", "--namespace", namespace, target, f":{port}"]
     environment = {**os.environ, "KUBECONFIG": str(installed.kubeconfig)}

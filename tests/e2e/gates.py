@@ -30,7 +30,7 @@ class GateRecorder(Recorder):
 
     def record(self) -> None:
         """Watch the pods. When a watch expires, start a new watch, which first lists all pods."""
-        while not self.done.is_set():
+        while not self.stopped.is_set():
             stream = watch.Watch().stream(self._api.list_namespaced_pod, self._namespace, timeout_seconds=WATCH_SECONDS)
             for event in stream:
                 self._observe(event["object"])

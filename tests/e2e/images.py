@@ -15,7 +15,7 @@ from tests.plugin.environment import NoSource
 def main(nodes: int) -> None:
     """Build the images, load them into one node, and copy them to the other nodes."""
     name = cluster_name("images")
-    node: Cluster = install.with_images(name)
+    node: Cluster = install.ensure_cluster(name)
     with suppress(NoSource):  # test_card.py then reports what is skipped
         image.make_available(node)
     slot = node.slot if isinstance(node, Node) else None

@@ -1,6 +1,6 @@
 """Many concurrent clients of a serving model, and the cold batches that the clients cause."""
 
-from demo.install import Installed
+from demo.install import Installation
 from demo.reports import PERIOD_SECONDS, ReportRecorder
 from tests.e2e.forwarding import port_forward
 from tests.e2e.reports import wait_serving
@@ -10,7 +10,7 @@ REQUESTS = 500
 
 
 def cold_batches_of_many_clients(
-    installed: Installed, namespace: str, name: str, model: str, length: int
+    installed: Installation, namespace: str, name: str, model: str, length: int
 ) -> tuple[int, int]:
     """Send 500 requests from 12 concurrent clients. Return the numbers of cold batches and of recompilations.
 
@@ -25,6 +25,6 @@ def cold_batches_of_many_clients(
         send_requests(f"http://127.0.0.1:{port}", model, requests)
         # A pod reports a step up to two seconds after the step. Wait until the reports contain all tokens.
         computed = sum(each.tokens for each in requests)
-        while sum(map(count_tokens, reports.last.values())) < before + computed:
-            reports.done.wait(PERIOD_SECONDS)
+        while sum(map(count_tokens, reports.last_reports.values())) < before + computed:
+            reports.stopped.wait(PERIOD_SECONDS)
     return reports.cold_requests(), reports.recompiles()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import OPERATOR_NAMESPACE, Installed
+from demo.install import OPERATOR_NAMESPACE, Installation
 from demo.resource import Resource
 from gaudi_operator.api.v1alpha1.inference_class import KIND
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
@@ -78,7 +78,7 @@ def client_pod(name: str) -> dict[str, Any]:
     }
 
 
-def reaches(installed: Installed, who: tuple[str, str], address: str, port: int) -> bool:
+def reaches(installed: Installation, who: tuple[str, str], address: str, port: int) -> bool:
     """Return whether this pod can connect to the port."""
     namespace, pod = who
     command = ("exec", "--namespace", namespace, pod, "--", "python3", "-c", _CONNECT, address, str(port))
@@ -91,7 +91,7 @@ def reaches(installed: Installed, who: tuple[str, str], address: str, port: int)
     return True
 
 
-def operator_addresses(installed: Installed) -> list[str]:
+def operator_addresses(installed: Installation) -> list[str]:
     """Return the addresses of the operator's pods that are not terminating."""
     selected = ("--selector=app.kubernetes.io/name=gaudi-operator", "--output=json")
     listed = json.loads(installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, *selected))["items"]
@@ -105,14 +105,14 @@ def monitoring_namespace() -> str:
 
 
 @pytest.fixture(scope="module")
-def places(installed: Installed, namespace: str, monitoring_namespace: str) -> Iterator[Places]:
+def places(installed: Installation, namespace: str, monitoring_namespace: str) -> Iterator[Places]:
     """Client pods in the models' namespace and in three other namespaces. The chart's values name two of the three."""
     if not isinstance(installed.cluster, Node):
         pytest.skip("policies of an existing cluster are enforced by its own network plugin, or not at all")
     others = {name: f"{name}-{uuid4().hex[:8]}" for name in ("gateway", "stranger")}
     others["prometheus"] = monitoring_namespace
     for name in others.values():
-        installed.make_namespace(name)
+        installed.create_namespace(name)
     found = {name: (inside, f"pod/{name}") for name, inside in others.items()}
     found |= {name: (namespace, f"pod/{name}") for name in ("client", "neighbour")}
     for name, (inside, _) in found.items():
@@ -128,7 +128,7 @@ def places(installed: Installed, namespace: str, monitoring_namespace: str) -> I
 
 
 @pytest.fixture(scope="module")
-def open_class(installed: Installed) -> Iterator[str]:
+def open_class(installed: Installation) -> Iterator[str]:
     """A class whose models may allow clients from every namespace."""
     name = f"open-{uuid4().hex[:8]}"
     spec = {"limits": {"allowAllClients": True}}
@@ -140,7 +140,7 @@ def open_class(installed: Installed) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def addresses(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     places: Places,
     open_class: str,

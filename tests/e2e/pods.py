@@ -6,7 +6,7 @@ from typing import Any
 
 from kubernetes import client, config, watch
 
-from demo.install import Installed
+from demo.install import Installation
 from gaudi_operator.core.names import GATE, NAME_LABEL
 from localcluster.node.node import Node
 
@@ -18,7 +18,7 @@ EVENT_SECONDS = 60
 class Pods:
     """The pods of the GaudiInference `name`."""
 
-    installed: Installed
+    installed: Installation
     namespace: str
     name: str
 
@@ -75,7 +75,7 @@ class Pods:
         raise TimeoutError(f"No event of {self.name} contains {sentence!r}: {seen}")
 
 
-def kill(installed: Installed, pod: dict[str, Any]) -> None:
+def kill(installed: Installation, pod: dict[str, Any]) -> None:
     """Kill the container of `pod`, as the kernel does if memory runs out."""
     node = installed.cluster
     assert isinstance(node, Node), "Containers can be killed only on the embedded node: unset KUBECONFIG."

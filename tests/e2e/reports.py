@@ -10,15 +10,15 @@ def wait_serving(reports: ReportRecorder) -> list[WarmupReport]:
     The resource may become Ready a moment before the recorder's next poll.
     """
     while {each.phase for each in _last(reports)} != {Phase.SERVING}:
-        reports.done.wait(PERIOD_SECONDS)
+        reports.stopped.wait(PERIOD_SECONDS)
     return _last(reports)
 
 
 def wait_answered(reports: ReportRecorder, instances: int) -> None:
     """Wait until `instances` instances have answered requests, including instances that have ended."""
     while sum(each.requests.answered > 0 for each in _last(reports)) < instances:
-        reports.done.wait(PERIOD_SECONDS)
+        reports.stopped.wait(PERIOD_SECONDS)
 
 
 def _last(reports: ReportRecorder) -> list[WarmupReport]:
-    return list(reports.last.values())
+    return list(reports.last_reports.values())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from demo.load import Traffic
 from demo.resource import Resource, condition
 from localcluster.control_plane.certificates import Authority
@@ -21,7 +21,7 @@ PATIENCE = 180
 
 
 @pytest.fixture
-def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[Callable[[], None]]:
+def serve_metrics(installed: Installation, namespace: str, tmp_path: Path) -> Iterator[Callable[[], None]]:
     """Start a metrics API server that reads /metrics of the pods."""
     authority = Authority.create(tmp_path)
     authority.issue("serving", API, hosts=(f"{API}.{namespace}.svc",))
@@ -35,7 +35,7 @@ def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Itera
 
 
 def test_autoscaler_scales_by_running_requests_and_status_reports_it(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],

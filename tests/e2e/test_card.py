@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
@@ -46,7 +46,7 @@ SPEC: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def resource(installed: Installed, namespace: str) -> Resource:
+def resource(installed: Installation, namespace: str) -> Resource:
     """A resource with one replica and one card."""
     try:
         image.make_available(installed.cluster)
@@ -65,7 +65,7 @@ def resource(installed: Installed, namespace: str) -> Resource:
 
 
 @pytest.fixture(scope="module")
-def reports(installed: Installed, namespace: str, resource: Resource) -> Iterator[ReportRecorder]:
+def reports(installed: Installation, namespace: str, resource: Resource) -> Iterator[ReportRecorder]:
     """The reports of every pod, recorded from the first start of the pod."""
     with ReportRecorder(str(installed.kubeconfig), namespace, NAME) as recorder:
         yield recorder
@@ -98,7 +98,7 @@ def test_no_gate_opens_before_the_graphs_are_captured(states: list[dict[str, Any
 
 
 def test_no_request_fails_during_an_upgrade_under_load(
-    installed: Installed, namespace: str, resource: Resource, states: list[dict[str, Any]], reports: ReportRecorder
+    installed: Installation, namespace: str, resource: Resource, states: list[dict[str, Any]], reports: ReportRecorder
 ) -> None:
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     with GateRecorder(str(installed.kubeconfig), namespace) as gates:
@@ -108,7 +108,7 @@ def test_no_request_fails_during_an_upgrade_under_load(
         next(state for state in resource.states(SECONDS) if is_ready(state))
         wait_answered(reports, 2)
         answers = traffic.stop()
-    print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
+    print(f"{len(answers)} requests, {len(reports.last_reports)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []
     assert len({answer.instance for answer in answers}) == 2
     assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from demo import install
-from demo.install import OPERATOR_NAMESPACE, RELEASE, Installed
+from demo.install import OPERATOR_NAMESPACE, RELEASE, Installation
 from demo.resource import Resource, condition, is_ready
 from localcluster.sandbox.processes import wait_until
 from tests.e2e.pods import Pods, kill, not_terminating
@@ -28,31 +28,31 @@ def resource(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) 
 
 
 @pytest.fixture(scope="module")
-def pods(installed: Installed, namespace: str, resource: Resource) -> Pods:
+def pods(installed: Installation, namespace: str, resource: Resource) -> Pods:
     """The pods of the resource."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture
-def as_installed(installed: Installed) -> Iterator[None]:
+def as_installed(installed: Installation) -> Iterator[None]:
     """Restore the chart values of the other tests at the end of the test."""
     yield
     install.install_chart(installed)
 
 
-def operators(installed: Installed) -> dict[str, dict[str, Any]]:
+def operators(installed: Installation) -> dict[str, dict[str, Any]]:
     """Return the operator's pods by name."""
     found = not_terminating(installed.kubectl("get", "pods", *OPERATOR_PODS, "-o", "json"))
     return {pod["metadata"]["name"]: pod for pod in found}
 
 
-def leader(installed: Installed) -> str:
+def leader(installed: Installation) -> str:
     """Return the name of the pod that holds the Lease, or an empty string if no pod holds the Lease."""
     lease = ("get", "lease", "gaudi-operator", "--namespace", OPERATOR_NAMESPACE)
     return installed.kubectl(*lease, "-o", "jsonpath={.spec.holderIdentity}")
 
 
-def wait_leader(installed: Installed) -> str:
+def wait_leader(installed: Installation) -> str:
     """Wait until a pod holds the Lease and reports itself as leader, and return its name. A handover takes a moment."""
 
     def leads() -> bool:
@@ -63,7 +63,7 @@ def wait_leader(installed: Installed) -> str:
     return leader(installed)
 
 
-def leader_metric(installed: Installed, pod: str) -> float:
+def leader_metric(installed: Installation, pod: str) -> float:
     """Return the value of an operator pod's leader metric, which is 1 for the leader."""
     path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
     lines = installed.kubectl("get", "--raw", path).splitlines()
@@ -83,7 +83,7 @@ def rolls_out(state: dict[str, Any]) -> bool:
 
 @pytest.mark.usefixtures("as_installed")
 def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
-    installed: Installed, resource: Resource, pods: Pods
+    installed: Installation, resource: Resource, pods: Pods
 ) -> None:
     before, old = pods.restarts(), operators(installed)
     installed.cluster.build_image("operator", OTHER_IMAGE)
@@ -108,19 +108,19 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
     assert pods.restarts() == before
 
 
-def test_helm_test_succeeds(installed: Installed) -> None:
+def test_helm_test_succeeds(installed: Installation) -> None:
     output = installed.helm("test", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--timeout", "120s")
     assert "Succeeded" in output
 
 
-def test_exactly_one_of_two_operators_is_the_leader(installed: Installed) -> None:
+def test_exactly_one_of_two_operators_is_the_leader(installed: Installation) -> None:
     first = wait_leader(installed)
     assert [leader_metric(installed, pod) for pod in operators(installed) if pod != first] == [0]
 
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
 def test_rollout_continues_under_a_new_leader(
-    installed: Installed, resource: Resource, pods: Pods, killed: bool
+    installed: Installation, resource: Resource, pods: Pods, killed: bool
 ) -> None:
     old, first = pods.names(), wait_leader(installed)
     resource.patch(another_revision(f"killed {killed}"))
@@ -137,7 +137,7 @@ def test_rollout_continues_under_a_new_leader(
 
 @pytest.mark.usefixtures("as_installed")
 def test_models_serve_without_the_chart_and_after_its_reinstallation(
-    installed: Installed, resource: Resource, pods: Pods
+    installed: Installation, resource: Resource, pods: Pods
 ) -> None:
     before, old = pods.restarts(), pods.only()
     installed.helm("uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--wait")

@@ -10,7 +10,7 @@ from subprocess import PIPE, STDOUT, Popen
 from typing import Any
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from demo.load import Answer, Traffic
 from demo.resource import Resource, condition, is_ready
 from gaudi_operator.core.names import NAME_LABEL
@@ -32,7 +32,7 @@ PATIENCE = 180
 
 
 def test_drain_and_scale_down_interrupt_no_request(
-    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     resource, of = apply(NAME, **SPEC), Pods(installed, namespace, NAME)
     wait_ready(NAME)

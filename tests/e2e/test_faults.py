@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from demo.client_pod import ClientPod
-from demo.install import MODEL_IMAGE, RUNTIME_IMAGE, Installed, checkpoint
+from demo.install import MODEL_IMAGE, RUNTIME_IMAGE, Installation, checkpoint
 from demo.resource import Resource, condition, is_ready, is_stalled
 from demo.story import CHAT
 from tests.e2e.pods import Pods
@@ -25,13 +25,13 @@ def source(reference: str, path: str = ".") -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def pods(installed: Installed, namespace: str) -> Pods:
+def pods(installed: Installation, namespace: str) -> Pods:
     """The pods of the resource that these tests try to break."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
-def send_question(installed: Installed, namespace: str) -> Callable[[], str]:
+def send_question(installed: Installation, namespace: str) -> Callable[[], str]:
     """Send a question to the Service from a pod in the cluster, and return the model's answer."""
 
     def _send() -> str:
@@ -44,7 +44,7 @@ def send_question(installed: Installed, namespace: str) -> Callable[[], str]:
 
 @pytest.fixture(scope="module")
 def good(
-    installed: Installed,
+    installed: Installation,
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],
     tmp_path_factory: pytest.TempPathFactory,
@@ -56,8 +56,8 @@ def good(
     (damaged / "model.safetensors").write_bytes(b"\xff" * 4096)
     config = json.loads((unknown / "config.json").read_text())
     (unknown / "config.json").write_text(json.dumps({**config, "model_type": "oracle"}))
-    installed.cluster.folder_image(damaged, DAMAGED_IMAGE)
-    installed.cluster.folder_image(unknown, UNKNOWN_IMAGE)
+    installed.cluster.load_folder(damaged, DAMAGED_IMAGE)
+    installed.cluster.load_folder(unknown, UNKNOWN_IMAGE)
     wait_ready(NAME)
     return resource
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo.install import OPERATOR_NAMESPACE, Installed
+from demo.install import OPERATOR_NAMESPACE, Installation
 from demo.resource import Resource, condition, is_ready, is_stalled
 from localcluster.sandbox.processes import wait_until
 from tests.e2e.endpoints import EndpointRecorder
@@ -19,13 +19,13 @@ WARMING = ("Loading", "Profiling", "Allocating", "Compiling", "Sampler", "Defrag
 
 
 @pytest.fixture(scope="module")
-def pods(installed: Installed, namespace: str) -> Callable[[str], Pods]:
+def pods(installed: Installation, namespace: str) -> Callable[[str], Pods]:
     """The pods of a resource in the module's namespace."""
     return lambda name: Pods(installed, namespace, name)
 
 
 @contextmanager
-def no_operator(installed: Installed) -> Iterator[None]:
+def no_operator(installed: Installation) -> Iterator[None]:
     """Run a block without operator pods. Afterwards, start two operator pods and wait for a leader."""
     deployment = ("--namespace", OPERATOR_NAMESPACE, "deployment/gaudi-operator")
     installed.kubectl("scale", *deployment, "--replicas=0")
@@ -44,7 +44,7 @@ def gates(state: dict[str, Any]) -> list[bool]:
 
 
 def test_pod_of_a_killed_container_leaves_endpoints_until_warm(
-    installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+    installed: Installation, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("killed-serving", **QUICK), pods("killed-serving")
     wait_ready("killed-serving")
@@ -65,7 +65,7 @@ def test_pod_of_a_killed_container_leaves_endpoints_until_warm(
 
 
 def test_container_killed_during_warm_up_opens_no_gate_until_warm(
-    installed: Installed, apply: Apply, pods: Callable[[str], Pods]
+    installed: Installation, apply: Apply, pods: Callable[[str], Pods]
 ) -> None:
     slow = {**SIMULATED, "engine": {"name": "sim", "simulation": {"compileSeconds": "4"}}}
     resource, of = apply("killed-warming", **slow), pods("killed-warming")
@@ -89,7 +89,7 @@ def test_container_killed_during_warm_up_opens_no_gate_until_warm(
 
 
 def test_gates_keep_their_state_without_an_operator(
-    installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+    installed: Installation, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     apply("steady", **{**SIMULATED, "replicas": 2})
     wait_ready("steady")
@@ -112,7 +112,7 @@ def test_gates_keep_their_state_without_an_operator(
 
 
 def test_children_are_deleted_with_their_resource_without_operator(
-    installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+    installed: Installation, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     apply("orphan", **SIMULATED)
     wait_ready("orphan")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from demo.client_pod import ClientPod
-from demo.install import MODEL_IMAGE, OPERATOR_NAMESPACE, ROOT, RUNTIME_IMAGE, Installed
+from demo.install import MODEL_IMAGE, OPERATOR_NAMESPACE, ROOT, RUNTIME_IMAGE, Installation
 from demo.resource import Resource, condition, is_ready, is_stalled
 from demo.story import CHAT
 from localcluster import leader_worker_sets
@@ -22,13 +22,13 @@ TIME_SCALE = 0.01
 
 
 @pytest.fixture(scope="module")
-def pods(installed: Installed, namespace: str) -> Pods:
+def pods(installed: Installation, namespace: str) -> Pods:
     """The leader and worker pods of the only resource."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
-def resource(installed: Installed, namespace: str) -> Resource:
+def resource(installed: Installation, namespace: str) -> Resource:
     """The example with a model from an image. A restricted namespace does not allow folders of the node."""
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
@@ -45,7 +45,7 @@ def refused(resource: Resource) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def served(installed: Installed, refused: dict[str, Any], resource: Resource) -> Resource:
+def served(installed: Installation, refused: dict[str, Any], resource: Resource) -> Resource:
     """The same resource after the controller was installed and the resource became Ready."""
     leader_worker_sets.install(installed.cluster)
     wait_ready(resource)
@@ -56,7 +56,7 @@ def wait_ready(resource: Resource) -> None:
     next(state for state in resource.states(PATIENCE) if is_ready(state))
 
 
-def operator_restarts(installed: Installed) -> dict[str, int]:
+def operator_restarts(installed: Installation) -> dict[str, int]:
     """Return the restart counts of the operator containers, by pod."""
     listed = installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, "-o", "json")
     return {
@@ -71,7 +71,7 @@ def test_status_names_the_controller_to_install_when_it_is_missing(refused: dict
 
 
 def test_group_serves_only_through_its_leader(
-    installed: Installed, namespace: str, served: Resource, pods: Pods
+    installed: Installation, namespace: str, served: Resource, pods: Pods
 ) -> None:
     leader, worker = leader_and_worker(pods)
     limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in (leader, worker)]
@@ -87,7 +87,7 @@ def test_group_serves_only_through_its_leader(
 
 
 def test_lost_worker_closes_the_gate_until_its_group_is_warm(
-    installed: Installed, served: Resource, pods: Pods
+    installed: Installation, served: Resource, pods: Pods
 ) -> None:
     leader, worker = leader_and_worker(pods)
     states = served.states(PATIENCE)

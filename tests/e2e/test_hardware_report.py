@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from demo.install import Installed
+from demo.install import Installation
 from demo.resource import Resource
 from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
 from tests.e2e.pods import Pods
@@ -16,7 +16,7 @@ NAME = "tried"
 
 
 def test_hardware_report_is_written_and_leaves_the_resource_untouched(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],

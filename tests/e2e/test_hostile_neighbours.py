@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, condition, is_ready
@@ -40,7 +40,7 @@ def hostile_resources() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.timeout(900)
 def test_costliest_specs_do_not_affect_other_resources(
-    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("steady", bucketing=ONE_BUCKET)
     wait_ready("steady")
@@ -74,13 +74,13 @@ def time_to_ready(apply: Callable[..., Resource], name: str) -> float:
     return round(time.monotonic() - began, 1)
 
 
-def operator_pods(installed: Installed) -> dict[str, int]:
+def operator_pods(installed: Installation) -> dict[str, int]:
     """Return the restart counts of the operator's pods, by name."""
     found = json.loads(installed.kubectl("get", "pods", "-n", install.OPERATOR_NAMESPACE, "-o", "json"))["items"]
     return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in found}
 
 
-def verdicts(installed: Installed, namespace: str) -> list[str]:
+def verdicts(installed: Installation, namespace: str) -> list[str]:
     """Return the reasons of the condition PlanAccepted of the hostile resources."""
     found = json.loads(installed.kubectl("get", "gaudiinferences", "-n", namespace, "-o", "json"))["items"]
     hostile_resources = [each for each in found if each["metadata"]["name"].startswith("hostile-")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.cache import made_once
+from localcluster.cache import ensure_cached
 from localcluster.images.images import build_image, export_image
 
 pytestmark = pytest.mark.timeout(1800)  # the first build downloads torch
@@ -39,7 +39,7 @@ def compressed_size(layer: Path) -> int:
             sizes = [len(packer.compress(part)) for part in iter(lambda: file.read(1 << 20), b"")]
         (folder / "bytes").write_text(str(sum(sizes) + len(packer.flush())))
 
-    return int((made_once(f"compressed-{layer.name}", compress) / "bytes").read_text())
+    return int((ensure_cached(f"compressed-{layer.name}", compress) / "bytes").read_text())
 
 
 def test_operator_image_has_less_than_100_megabytes_compressed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.install import Installed, checkpoint
+from demo.install import Installation, checkpoint
 from demo.resource import Resource, is_ready
 from tests.e2e.host_address import host_address
 from tests.e2e.pods import Pods
@@ -22,7 +22,7 @@ PATIENCE = 180
 
 
 @pytest.fixture
-def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
+def claim(installed: Installation, namespace: str, tmp_path: Path) -> Iterator[str]:
     """A PVC on an empty folder of the node. The folder belongs to root, as on a new disk."""
     name = f"{namespace}-{NAME}"
     common = {"accessModes": MODES, "storageClassName": ""}
@@ -53,7 +53,7 @@ def count_downloads(hub: HubState) -> Counter[str]:
 
 
 def test_files_are_downloaded_once_and_new_pods_need_no_hub(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     claim: str,
     apply: Callable[..., Resource],

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from demo.install import Installed
+from demo.install import Installation
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from localcluster.node.node import Node
 from tests.e2e.network_policies import (
@@ -23,7 +23,7 @@ __all__ = ["addresses", "monitoring_namespace", "open_class", "places"]
 
 
 @pytest.fixture(scope="module")
-def targets(installed: Installed, addresses: dict[str, str]) -> dict[str, str]:
+def targets(installed: Installation, addresses: dict[str, str]) -> dict[str, str]:
     """The addresses of the models and an operator pod, after the node enforces the network policies."""
     assert isinstance(installed.cluster, Node)
     installed.cluster.enforce_policies()
@@ -32,13 +32,13 @@ def targets(installed: Installed, addresses: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize(("who", "target", "port", "arrives"), PROMISED)
 def test_connections_match_the_documented_policies(
-    installed: Installed, places: Places, targets: dict[str, str], who: str, target: str, port: int, arrives: bool
+    installed: Installation, places: Places, targets: dict[str, str], who: str, target: str, port: int, arrives: bool
 ) -> None:
     assert reaches(installed, places[who], targets[target], port) is arrives
 
 
 @pytest.mark.usefixtures("targets")
-def test_report_is_readable_through_the_api_server(installed: Installed, namespace: str) -> None:
+def test_report_is_readable_through_the_api_server(installed: Installation, namespace: str) -> None:
     pod = Pods(installed, namespace, "closed").only()["metadata"]["name"]
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{STATUS_PORT}/proxy{WARMUP_PATH}"
     assert json.loads(installed.kubectl("get", "--raw", path))["phase"] == "Serving"

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from demo.install import Installed
+from demo.install import Installation
 from demo.resource import Resource
 from gaudi_runtime.contract.bucket_table import BucketState, BucketTable
 from gaudi_runtime.contract.ports import BUCKETS_PATH
@@ -21,7 +21,7 @@ from tests.e2e.specs import SIMULATED
 
 
 @contextmanager
-def opened(installed: Installed, namespace: str, name: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def opened(installed: Installation, namespace: str, name: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `kubectl gaudi open NAME`. Yield the process and the address that it printed."""
     kubectl = build.kubernetes() / "kubectl"
     path = os.pathsep.join((str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]))
@@ -38,7 +38,7 @@ def opened(installed: Installed, namespace: str, name: str) -> Iterator[tuple[su
 
 
 def test_open_prints_the_address_of_the_served_page(
-    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("seen", **SIMULATED)
     wait_ready("seen")
@@ -52,7 +52,7 @@ def test_open_prints_the_address_of_the_served_page(
 
 
 def test_ended_open_command_stops_forwarding(
-    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("ended", **SIMULATED)
     wait_ready("ended")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from demo.install import Installed
+from demo.install import Installation
 from localcluster import tools
 from tests.support.documented import IN_QUICKSTART, QUICKSTART, ROOT
 from tests.support.shell import Shell, make_clone, search_path, table_of_times
@@ -18,7 +18,7 @@ KUBECONFIG = Path(".cache/gaudi-operator/run/demo/kubeconfig")
 
 
 @pytest.fixture(scope="module")
-def home(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(installed: Installation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home folder with the kubeconfig and the programs that `make demo` creates."""
     home = tmp_path_factory.mktemp("home")
     cache = home / ".cache" / "gaudi-operator"
@@ -30,7 +30,7 @@ def home(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def outputs(installed: Installed, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def outputs(installed: Installation, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The output of each block of the page, by heading and number."""
     clone = make_clone(tmp_path_factory.mktemp("clone"))
     with Shell(clone, {"HOME": str(home), "PATH": search_path()}) as shell:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.install import Installed
+from demo.install import Installation
 from demo.resource import Resource, is_ready
 from gaudi_operator.core.names import REVISION_LABEL
 from tests.e2e.host_address import host_address
@@ -26,7 +26,7 @@ PATIENCE = 300
 
 
 @pytest.fixture
-def storage_class(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
+def storage_class(installed: Installation, namespace: str, tmp_path: Path) -> Iterator[str]:
     """A storage class with one volume on an empty folder of the node."""
     name = f"{namespace}-{NAME}"
     volume = local_volume(installed, name, tmp_path, storage_class=name)
@@ -67,7 +67,7 @@ def create_entry(shared: Path, digest: str, resource: str, revision: str) -> Pat
 
 
 def test_later_pod_starts_from_recipes_or_a_store(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     storage_class: str,
     apply: Callable[..., Resource],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from demo.install import MODEL_IMAGE, ROOT, Installed
+from demo.install import MODEL_IMAGE, ROOT, Installation
 from tests.e2e.pods import TIMEOUT, Pods, container_id, kill
 
 EXAMPLE = ROOT / "examples" / "reference-llama-3.1-8b-gaudi2-sim.yaml"
@@ -14,7 +14,7 @@ NAME = "reference-llama-8b"
 
 
 @pytest.fixture(scope="module")
-def reference(installed: Installed, namespace: str, wait_ready: Callable[[str], None]) -> Pods:
+def reference(installed: Installation, namespace: str, wait_ready: Callable[[str], None]) -> Pods:
     """The Ready example with a model from an image. A restricted namespace does not allow folders of the node."""
     manifest = yaml.safe_load(EXAMPLE.read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
@@ -47,7 +47,7 @@ def test_seeds_000_and_002_have_the_same_counts_in_logs(reference: Pods) -> None
     assert "Graph/Decode captured:48 (100.0%)" in log
 
 
-def test_restarted_container_reuses_recipes_on_the_disk_of_its_pod(installed: Installed, reference: Pods) -> None:
+def test_restarted_container_reuses_recipes_on_the_disk_of_its_pod(installed: Installation, reference: Pods) -> None:
     before = reference.only()
     name = before["metadata"]["name"]
     kill(installed, before)

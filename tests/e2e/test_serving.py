@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from demo.install import Installed
+from demo.install import Installation
 from demo.resource import Resource
 from tests.e2e.forwarding import port_forward
 from tests.e2e.host_address import host_address
@@ -20,7 +20,7 @@ NAME = "served"
 
 
 @pytest.fixture(scope="module")
-def receiver(installed: Installed) -> Iterator[Receiver]:
+def receiver(installed: Installation) -> Iterator[Receiver]:
     """A receiver for the traces that the model sends."""
     with otlp_receiver(host_address(installed)) as receiver:
         yield receiver
@@ -35,7 +35,7 @@ def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], re
 
 
 @pytest.fixture(scope="module")
-def client(installed: Installed, namespace: str, served: str) -> Iterator[openai.OpenAI]:
+def client(installed: Installation, namespace: str, served: str) -> Iterator[openai.OpenAI]:
     """An OpenAI client that is connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{served}", 80) as port,
@@ -44,12 +44,12 @@ def client(installed: Installed, namespace: str, served: str) -> Iterator[openai
         yield client
 
 
-def get(installed: Installed, namespace: str, what: str) -> dict[str, Any]:
+def get(installed: Installation, namespace: str, what: str) -> dict[str, Any]:
     """Return an object as stored by the API server."""
     return dict(json.loads(installed.kubectl("get", "--namespace", namespace, what, "-o", "json")))
 
 
-def test_status_shows_every_graph_captured(installed: Installed, namespace: str, served: str) -> None:
+def test_status_shows_every_graph_captured(installed: Installation, namespace: str, served: str) -> None:
     status = get(installed, namespace, f"gi/{served}")["status"]
     assert status["capturedPercent"] == {"prompt": 100, "decode": 100}
     assert status["warmup"]["percent"] == 100
@@ -57,21 +57,21 @@ def test_status_shows_every_graph_captured(installed: Installed, namespace: str,
     assert status["plan"]["basis"] == "Measured"
 
 
-def test_get_shows_the_readiness_columns(installed: Installed, namespace: str, served: str) -> None:
+def test_get_shows_the_readiness_columns(installed: Installation, namespace: str, served: str) -> None:
     header, row = installed.kubectl("get", "gi", "--namespace", namespace).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert shown["NAME"] == served
     assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("100", "100", "100", "2/2")
 
 
-def pods_of(installed: Installed, namespace: str, served: str) -> list[dict[str, Any]]:
+def pods_of(installed: Installation, namespace: str, served: str) -> list[dict[str, Any]]:
     """Return the pods of the resource as stored by the API server."""
     selected = ("--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}")
     return list(json.loads(installed.kubectl("get", "pods", *selected, "-o", "json"))["items"])
 
 
 def test_each_pod_sends_the_trace_of_its_start(
-    installed: Installed, namespace: str, served: str, receiver: Receiver
+    installed: Installation, namespace: str, served: str, receiver: Receiver
 ) -> None:
     wait_until(lambda: len(receiver.named("start")) == 2)
     sent = {
@@ -82,7 +82,7 @@ def test_each_pod_sends_the_trace_of_its_start(
     assert sent == {(namespace, each["name"], each["labels"]["inference.gaudi.dev/revision"]) for each in metadata}
 
 
-def test_pods_have_an_open_gate(installed: Installed, namespace: str, served: str) -> None:
+def test_pods_have_an_open_gate(installed: Installation, namespace: str, served: str) -> None:
     gates = [
         condition["status"]
         for pod in pods_of(installed, namespace, served)
@@ -113,31 +113,31 @@ def test_stream_equals_the_whole_answer(client: openai.OpenAI, served: str) -> N
     assert "".join(pieces) == whole
 
 
-def test_many_concurrent_clients_cause_no_cold_batch(installed: Installed, namespace: str, served: str) -> None:
+def test_many_concurrent_clients_cause_no_cold_batch(installed: Installation, namespace: str, served: str) -> None:
     assert cold_batches_of_many_clients(installed, namespace, served, served, length=256) == (0, 0)
 
 
 def test_many_concurrent_clients_of_a_simulation_cause_no_cold_batch(
-    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("many", **SIMULATED)
     wait_ready("many")
     assert cold_batches_of_many_clients(installed, namespace, "many", "many", length=256) == (0, 0)
 
 
-def test_explain_describes_the_fields(installed: Installed) -> None:
+def test_explain_describes_the_fields(installed: Installation) -> None:
     text = " ".join(installed.kubectl("explain", "gi.spec.warmup").split())
     assert "graphMemoryPercent" in text
     assert "Share of the usable memory that is reserved for graphs" in text
 
 
-def test_describe_shows_the_events(installed: Installed, namespace: str, served: str) -> None:
+def test_describe_shows_the_events(installed: Installation, namespace: str, served: str) -> None:
     text = installed.kubectl("describe", f"gi/{served}", "--namespace", namespace)
     assert "prompt graphs captured" in text
 
 
 def test_scale_up_creates_no_revision(
-    installed: Installed, namespace: str, served: str, wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, served: str, wait_ready: Callable[[str], None]
 ) -> None:
     before = get(installed, namespace, f"gi/{served}")["status"]["revision"]["current"]
     installed.kubectl("scale", "--namespace", namespace, f"gi/{served}", "--replicas=3")
@@ -147,7 +147,7 @@ def test_scale_up_creates_no_revision(
 
 
 def test_scale_to_zero_is_ready_with_its_reason(
-    installed: Installed, namespace: str, served: str, wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, served: str, wait_ready: Callable[[str], None]
 ) -> None:
     installed.kubectl("scale", "--namespace", namespace, f"gi/{served}", "--replicas=0")
     wait_ready(served)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import OPERATOR_NAMESPACE, RELEASE, Installed, checkpoint
+from demo.install import OPERATOR_NAMESPACE, RELEASE, Installation, checkpoint
 from demo.resource import Resource, is_ready
 from localcluster import tools
 from localcluster.node.node import Node
@@ -38,7 +38,7 @@ class Machine:
     clone: Path
     programs: Path
     kubeconfig: Path
-    installed: Installed
+    installed: Installation
     namespace: str
 
     def shell(self) -> Shell:
@@ -51,7 +51,7 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def node(installed: Installed) -> Node:
+def node(installed: Installation) -> Node:
     """The embedded node. Images can be loaded into this node under any name."""
     if not isinstance(installed.cluster, Node):
         pytest.skip("These pages push images to a registry, for which only the embedded node has a stand-in.")
@@ -72,7 +72,7 @@ def hub(node: Node) -> HubState:
 
 
 @pytest.fixture(scope="module")
-def endpoint(installed: Installed, hub: HubState) -> Iterator[str]:
+def endpoint(installed: Installation, hub: HubState) -> Iterator[str]:
     """The address at which pods can connect to the hub."""
     address = host_address(installed)
     with running(hub, address, address) as found:
@@ -81,7 +81,7 @@ def endpoint(installed: Installed, hub: HubState) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def machine(
-    installed: Installed, node: Node, namespace: str, endpoint: str, tmp_path_factory: pytest.TempPathFactory
+    installed: Installation, node: Node, namespace: str, endpoint: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Machine]:
     """The machine before the first command. The operator of the other tests is restored at the end."""
     clone = make_clone(tmp_path_factory.mktemp("clone"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
@@ -20,7 +20,7 @@ SECONDS = 300
 
 @pytest.mark.timeout(300 + 180 * UPGRADES)
 def test_no_request_fails_during_upgrades_under_load(
-    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     resource = apply("rolling", bucketing=ONE_BUCKET)
     wait_ready("rolling")
@@ -35,7 +35,7 @@ def test_no_request_fails_during_upgrades_under_load(
             next(state for state in resource.states(SECONDS) if is_ready(state))
             wait_answered(reports, 2 * (number + 2))
         answers = traffic.stop()
-    print(f"{UPGRADES} upgrades, {len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
+    print(f"{UPGRADES} upgrades, {len(answers)} requests, {len(reports.last_reports)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []
     assert {answer.stream for answer in answers} == {True, False}
     assert len({answer.instance for answer in answers}) >= 2 + UPGRADES

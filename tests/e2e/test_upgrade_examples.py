@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from demo.install import ROOT, Installed
-from demo.load import Answer, answers_of
+from demo.install import ROOT, Installation
+from demo.load import Answer, parse_answers
 from demo.resource import Resource, condition
 from localcluster import tools
 from tests.e2e.gates import GateRecorder
@@ -42,7 +42,7 @@ ENDINGS = {
 
 
 @pytest.fixture(scope="module")
-def shell(installed: Installed, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def shell(installed: Installation, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment variables of a user's shell, with kubectl, its plugin, and a context for the namespace."""
     config = yaml.safe_load(installed.kubeconfig.read_text())
     for each in config["contexts"]:
@@ -55,7 +55,7 @@ def shell(installed: Installed, namespace: str, tmp_path_factory: pytest.TempPat
 
 @pytest.mark.parametrize("script", ENDINGS)
 def test_script_ends_as_expected_and_no_request_fails(
-    installed: Installed, namespace: str, shell: dict[str, str], script: str
+    installed: Installation, namespace: str, shell: dict[str, str], script: str
 ) -> None:
     with GateRecorder(str(installed.kubeconfig), namespace) as gates:
         done = subprocess.run([FOLDER / f"{script}.sh"], env=shell, capture_output=True, text=True, check=False)
@@ -63,7 +63,7 @@ def test_script_ends_as_expected_and_no_request_fails(
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("PASSED\n")
     ending, pods = ENDINGS[script], Pods(installed, namespace, NAME)
-    answers = answers_of(pods.kubectl("logs", f"{NAME}-client"))
+    answers = parse_answers(pods.kubectl("logs", f"{NAME}-client"))
     assert [answer.error for answer in answers if answer.error] == []
     assert len(answering_revisions(answers, gates)) == ending.answering
     assert_ending(

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
@@ -25,7 +25,7 @@ SECONDS = 600
 
 
 @pytest.fixture(scope="module")
-def resource(installed: Installed, namespace: str) -> Resource:
+def resource(installed: Installation, namespace: str) -> Resource:
     """The example with few shapes and a parser for tool calls."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
@@ -54,7 +54,7 @@ def states(resource: Resource) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def client(installed: Installed, namespace: str, states: list[dict[str, Any]]) -> Iterator[openai.OpenAI]:
+def client(installed: Installation, namespace: str, states: list[dict[str, Any]]) -> Iterator[openai.OpenAI]:
     """An OpenAI client that is connected to the Service."""
     with (
         port_forward(installed, namespace, f"svc/{NAME}", 80) as port,
@@ -97,13 +97,13 @@ def test_tool_call_is_returned(client: openai.OpenAI) -> None:
 
 
 def test_many_concurrent_clients_cause_no_cold_batch(
-    installed: Installed, namespace: str, states: list[dict[str, Any]]
+    installed: Installation, namespace: str, states: list[dict[str, Any]]
 ) -> None:
     assert cold_batches_of_many_clients(installed, namespace, NAME, "tiny", length=1024) == (0, 0)
 
 
 def test_no_request_fails_during_an_upgrade_under_load(
-    installed: Installed, namespace: str, resource: Resource, client: openai.OpenAI
+    installed: Installation, namespace: str, resource: Resource, client: openai.OpenAI
 ) -> None:
     """Upgrade to eager mode. The change creates a new revision, and the new pods compile nothing."""
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
@@ -115,7 +115,7 @@ def test_no_request_fails_during_an_upgrade_under_load(
         next(state for state in resource.states(SECONDS) if is_ready(state))
         wait_answered(reports, 2)
         answers = traffic.stop()
-    print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
+    print(f"{len(answers)} requests, {len(reports.last_reports)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []
     assert len({answer.instance for answer in answers}) == 2
     assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []

@@ -6,7 +6,7 @@ import openai
 import pytest
 import yaml
 
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.resource import Resource, is_ready
 from localcluster import leader_worker_sets
 from tests.e2e.forwarding import port_forward
@@ -19,13 +19,13 @@ SECONDS = 600
 
 
 @pytest.fixture(scope="module")
-def pods(installed: Installed, namespace: str) -> Pods:
+def pods(installed: Installation, namespace: str) -> Pods:
     """The leader and worker pods of the only resource."""
     return Pods(installed, namespace, NAME)
 
 
 @pytest.fixture(scope="module")
-def served(installed: Installed, namespace: str) -> Resource:
+def served(installed: Installation, namespace: str) -> Resource:
     """The example for one pod, changed to a group of two pods. The resource is Ready.
 
     The engine runs in eager mode, because tests/vllm covers compilation.
@@ -45,7 +45,7 @@ def served(installed: Installed, namespace: str) -> Resource:
 
 
 def test_group_of_two_ranks_completes_a_chat_through_its_service(
-    installed: Installed, namespace: str, served: Resource, pods: Pods
+    installed: Installation, namespace: str, served: Resource, pods: Pods
 ) -> None:
     leader, worker = leader_and_worker(pods)
     assert [condition_of(each, "Ready")["status"] for each in (leader, worker)] == ["True", "True"]
@@ -61,7 +61,7 @@ def test_group_of_two_ranks_completes_a_chat_through_its_service(
     assert usage.completion_tokens > 0
 
 
-def test_lost_worker_closes_the_gate(installed: Installed, served: Resource, pods: Pods) -> None:
+def test_lost_worker_closes_the_gate(installed: Installation, served: Resource, pods: Pods) -> None:
     leader, worker = leader_and_worker(pods)
     states = served.states(SECONDS)
     next(states)

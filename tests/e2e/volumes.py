@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from demo.install import Installed
+from demo.install import Installation
 
 MODES = ["ReadWriteMany"]
 
 
 def local_volume(
-    installed: Installed, name: str, folder: Path, storage_class: str = "", capacity: str = "1Gi"
+    installed: Installation, name: str, folder: Path, storage_class: str = "", capacity: str = "1Gi"
 ) -> dict[str, Any]:
     """Return a PersistentVolume on `folder`. The folder belongs to root, as on a new disk."""
     nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()

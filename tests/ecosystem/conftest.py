@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo.install import Installed
+from demo.install import Installation
 from tests.e2e.conftest import apply, installed, namespace, wait_ready
 from tests.ecosystem.parts import install_prometheus, query_prometheus
 
@@ -14,7 +14,7 @@ __all__ = ["apply", "installed", "namespace", "wait_ready"]
 
 
 @pytest.fixture(scope="session")
-def prometheus(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
+def prometheus(installed: Installation) -> Callable[[str], list[dict[str, Any]]]:
     """Query a Prometheus with the chart's alerts. The alerts wait for seconds instead of minutes."""
     install_prometheus(installed)
     return partial(query_prometheus, installed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from demo.install import Installed
+from demo.install import Installation
 from localcluster.errors import LocalClusterError
 from localcluster.programs import build
 from localcluster.sandbox.processes import wait_until
@@ -28,9 +28,9 @@ _CONFIG = {
 }
 
 
-def install(installed: Installed) -> None:
+def install(installed: Installation) -> None:
     """Install Kueue, and create the queue `models` and a high priority. Return when Kueue accepts queues."""
-    installed.cluster.folder_image(KUEUE.build(), f"localhost/{KUEUE.name}:ecosystem")
+    installed.cluster.load_folder(KUEUE.build(), f"localhost/{KUEUE.name}:ecosystem")
     source = Path(build.go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"], KUEUE.folder).strip())
     documents = yaml.safe_load_all(installed.kubectl("kustomize", str(source / "config" / "default")))
     manifests = yaml.safe_dump_all(_adapt(documents))
@@ -54,7 +54,7 @@ def _adapt(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _accepts(installed: Installed) -> bool:
+def _accepts(installed: Installation) -> bool:
     """Return whether Kueue accepts a queue. Kueue's webhooks start to listen some time after Kueue is Ready."""
     quota = {"name": "cards", "resources": [{"name": CARDS, "nominalQuota": "8"}]}
     queue = {
@@ -74,7 +74,7 @@ def _accepts(installed: Installed) -> bool:
     return True
 
 
-def local_queue(installed: Installed, namespace: str) -> None:
+def local_queue(installed: Installation, namespace: str) -> None:
     """Create a queue that admits the pods of a namespace."""
     queue = {
         "apiVersion": _API,

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlencode
 from zlib import crc32
 
-from demo.install import Installed
-from localcluster.cache import made_once
+from demo.install import Installation
+from localcluster.cache import ensure_cached
 from localcluster.programs import build
 from localcluster.progress import step
 from scripts.chart_docs import CHART
@@ -45,17 +45,17 @@ class Part:
                 build.go(["build", *flags, "-o", str(folder / "program"), "tool"], self.folder)
 
         inputs = b"".join((self.folder / file).read_bytes() for file in ("go.mod", "go.sum"))
-        return made_once(f"{self.name}-{crc32(inputs + self.tags.encode()):08x}", make)
+        return ensure_cached(f"{self.name}-{crc32(inputs + self.tags.encode()):08x}", make)
 
-    def install(self, installed: Installed) -> None:
+    def install(self, installed: Installation) -> None:
         """Install the server and wait until it is ready."""
-        installed.cluster.folder_image(self.build(), f"localhost/{self.name}:ecosystem")
+        installed.cluster.load_folder(self.build(), f"localhost/{self.name}:ecosystem")
         installed.kubectl("apply", "-f", str(self.folder / "manifests.yaml"))
         rollout = ("rollout", "status", f"deployment/{self.name}", "--timeout=120s")
         installed.kubectl("--namespace", self.namespace, *rollout)
 
 
-def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
+def config_map(installed: Installation, name: str, files: dict[str, str]) -> None:
     """Create a ConfigMap in the namespace of the third-party programs."""
     metadata = {"name": name, "namespace": NAMESPACE}
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files}
@@ -77,15 +77,15 @@ KUEUE = Part("kueue", seconds=140, namespace="kueue-system")
 KUBE_ROUTER = Part("kube-router", seconds=120, namespace="kube-system")
 
 
-def install_prometheus(installed: Installed) -> None:
+def install_prometheus(installed: Installation) -> None:
     """Install Prometheus with the alerts of the chart. The alerts wait for seconds instead of minutes."""
-    installed.make_namespace(NAMESPACE)
+    installed.create_namespace(NAMESPACE)
     rules = (CHART / "files" / "alerts.yaml").read_text()
     config_map(installed, "alerts", {"alerts.yaml": re.sub(r"^( +for: \d+)m$", r"\1s", rules, flags=re.MULTILINE)})
     PROMETHEUS.install(installed)
 
 
-def query_prometheus(installed: Installed, query: str) -> list[dict[str, Any]]:
+def query_prometheus(installed: Installation, query: str) -> list[dict[str, Any]]:
     """Query the Prometheus of install_prometheus(), and return the result."""
     server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
     answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Traffic
 from demo.resource import Resource, is_ready, is_stalled
 from localcluster import tools
@@ -46,7 +46,7 @@ def firing(prometheus: Query) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def model(installed: Installed, namespace: str, prometheus: Query) -> Resource:
+def model(installed: Installation, namespace: str, prometheus: Query) -> Resource:
     """The Ready model of examples/upgrade, after the alerts of its first start have ended."""
     wait_until(lambda: bool(prometheus("gaudi_operator_leader == 1")), "Prometheus to scrape the operator", PATIENCE)
     manifest = ROOT / "examples" / "upgrade" / "walkthrough.yaml"
@@ -58,7 +58,7 @@ def model(installed: Installed, namespace: str, prometheus: Query) -> Resource:
 
 
 @pytest.fixture
-def traffic(installed: Installed, namespace: str, model: Resource) -> Traffic:
+def traffic(installed: Installation, namespace: str, model: Resource) -> Traffic:
     started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     started.start(NAME, NAME, pause=0.2)
     return started
@@ -76,7 +76,7 @@ def test_good_upgrade_under_load_raises_no_alert(prometheus: Query, model: Resou
 
 
 def test_runbook_resolves_the_alert_of_a_rollback(
-    installed: Installed, prometheus: Query, namespace: str, model: Resource
+    installed: Installation, prometheus: Query, namespace: str, model: Resource
 ) -> None:
     model.patch(TOO_FINE)
     next(state for state in model.states(PATIENCE) if is_stalled(state, "RolledBack"))

@@ -18,7 +18,7 @@ from kubernetes import client, config
 
 from demo import install
 from demo.client_pod import ClientPod
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Traffic
 from demo.recorder import Recorder
 from demo.reports import ReportRecorder
@@ -48,7 +48,7 @@ UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 class MemoryRecorder(Recorder):
     """A recorder of each container's peak working set in the given namespaces, in bytes, as reported by the kubelet."""
 
-    def __init__(self, installed: Installed, namespaces: set[str]) -> None:
+    def __init__(self, installed: Installation, namespaces: set[str]) -> None:
         super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(str(installed.kubeconfig)))
         self._namespaces = namespaces
@@ -59,7 +59,7 @@ class MemoryRecorder(Recorder):
     def record(self) -> None:
         """Read the working sets of the containers every two seconds."""
         node = self._api.list_node().items[0].metadata.name
-        while not self.done.wait(2):
+        while not self.stopped.wait(2):
             for namespace in self._namespaces:
                 for pod in self._api.list_namespaced_pod(namespace).items:
                     self._read_limits(pod)
@@ -77,10 +77,10 @@ class MemoryRecorder(Recorder):
 
 
 @pytest.fixture(scope="module")
-def installed() -> Iterator[Installed]:
+def installed() -> Iterator[Installation]:
     """A separate cluster, because the large ConfigMaps would remain in a shared cluster after the test."""
     name = cluster_name("attacks")
-    found = install.everything(name)
+    found = install.ensure_installation(name)
     # Request CPU for the DNS server of the cluster. Otherwise the attacks would use all of the CPU, and clients could
     # not resolve names.
     found.kubectl("set", "resources", "deployment/coredns", "-n", "kube-system", "--requests=cpu=100m")
@@ -90,7 +90,7 @@ def installed() -> Iterator[Installed]:
 
 
 @pytest.fixture
-def serving(installed: Installed, namespace: str) -> Pods:
+def serving(installed: Installation, namespace: str) -> Pods:
     """A Ready model with vLLM on the CPU."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
@@ -102,7 +102,7 @@ def serving(installed: Installed, namespace: str) -> Pods:
 
 
 @pytest.fixture
-def group(installed: Installed, namespace: str) -> Pods:
+def group(installed: Installation, namespace: str) -> Pods:
     """A Ready replica over two nodes."""
     leader_worker_sets.install(installed.cluster)
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
@@ -125,7 +125,7 @@ def fields() -> dict[str, list[str]]:
 
 @pytest.mark.timeout(2400)
 def test_clients_are_not_affected_by_attacks_of_other_tenants(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     fields: dict[str, list[str]],
     serving: Pods,
@@ -150,7 +150,7 @@ def test_clients_are_not_affected_by_attacks_of_other_tenants(
             installed.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(each))
         statuses = send_bodies(installed, namespace, fields)
         while "NotJudgedYet" in verdicts(installed, namespace):
-            memory.done.wait(2)
+            memory.stopped.wait(2)
         survived, missed = operator_pods(installed), missed_probes(installed, {*operators, *models}) - before
         # Install the chart again to start a new operator. The new operator lists all objects first. When the new model
         # is ready, the operator has processed the list.
@@ -179,7 +179,7 @@ def test_clients_are_not_affected_by_attacks_of_other_tenants(
     assert [name for name, limit in memory.limits.items() if memory.most[name] >= limit] == []
 
 
-def create_config_maps(installed: Installed, namespace: str) -> None:
+def create_config_maps(installed: Installation, namespace: str) -> None:
     """Create large ConfigMaps with our label.
 
     The owner reference of each ConfigMap names the model's GaudiInference.
@@ -260,7 +260,7 @@ def gates_of_forged(group: Pods) -> list[str | None]:
     return [gate_of(each)["status"] for each in forged(group)]
 
 
-def send_bodies(installed: Installed, namespace: str, fields: dict[str, list[str]]) -> Counter[int]:
+def send_bodies(installed: Installation, namespace: str, fields: dict[str, list[str]]) -> Counter[int]:
     """Send the most expensive bodies for every path from a pod with several clients.
 
     Return the answers by status code.
@@ -274,7 +274,7 @@ def send_bodies(installed: Installed, namespace: str, fields: dict[str, list[str
     return Counter({int(status): count for status, count in json.loads(attacker.finish()).items()})
 
 
-def missed_probes(installed: Installed, pods: set[str]) -> Counter[str]:
+def missed_probes(installed: Installation, pods: set[str]) -> Counter[str]:
     """Count the failed probes of these pods, by pod and message."""
     events = installed.kubectl("get", "events", "-A", "--field-selector", "reason=Unhealthy", "-o", "json")
     counts: Counter[str] = Counter()

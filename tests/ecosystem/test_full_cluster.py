@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Answer, Traffic
 from demo.resource import Resource, condition, is_ready, is_stalled
 
@@ -46,7 +46,7 @@ class ReadyReplicas:
         raise AssertionError("a watch never ends by itself")
 
 
-def applied(installed: Installed, namespace: str, name: str, replicas: int, cards: int, **rollout: Any) -> Resource:
+def applied(installed: Installation, namespace: str, name: str, replicas: int, cards: int, **rollout: Any) -> Resource:
     """Create a resource whose replicas use `cards` cards each. Return the resource when all replicas are ready."""
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30, **rollout}
     spec = {**CARDS["spec"], "replicas": replicas, "parallelism": {"tensor": cards}, "rollout": rollout}
@@ -80,7 +80,7 @@ COMPETITOR = {
 
 
 @pytest.fixture
-def clear(installed: Installed, namespace: str) -> Iterator[None]:
+def clear(installed: Installation, namespace: str) -> Iterator[None]:
     """Delete all resources at the end, so that the next test can use the cards."""
     yield
     installed.kubectl("delete", "gi", "--all", "--namespace", namespace)
@@ -89,7 +89,7 @@ def clear(installed: Installed, namespace: str) -> Iterator[None]:
     installed.kubectl("wait", "pod", *wait)
 
 
-def traffic(installed: Installed, namespace: str, name: str) -> Traffic:
+def traffic(installed: Installation, namespace: str, name: str) -> Traffic:
     """Send requests until the traffic is stopped. Each worker waits 0.2 s after an answer."""
     found = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     found.start(name, name, pause=0.2)
@@ -113,7 +113,13 @@ def report(replicas: int, seen: ReadyReplicas, answers: list[Answer], state: dic
     [(2, 4, 0, {}, 1), (3, 2, 2, {}, 1), (8, 1, 0, {}, 1), (8, 1, 0, {"maxUnavailable": "25%"}, 2)],
 )
 def test_upgrade_keeps_all_but_max_unavailable_replicas_ready(
-    installed: Installed, namespace: str, replicas: int, cards: int, others: int, rollout: dict[str, Any], missing: int
+    installed: Installation,
+    namespace: str,
+    replicas: int,
+    cards: int,
+    others: int,
+    rollout: dict[str, Any],
+    missing: int,
 ) -> None:
     if others:
         applied(installed, namespace, "others", 1, others)
@@ -128,7 +134,7 @@ def test_upgrade_keeps_all_but_max_unavailable_replicas_ready(
 
 
 @pytest.mark.usefixtures("clear")
-def test_upgrade_continues_after_a_competing_pod_took_the_cards(installed: Installed, namespace: str) -> None:
+def test_upgrade_continues_after_a_competing_pod_took_the_cards(installed: Installation, namespace: str) -> None:
     resource = applied(installed, namespace, "full", 2, 4)
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(COMPETITOR))
     client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
@@ -147,7 +153,7 @@ def test_upgrade_continues_after_a_competing_pod_took_the_cards(installed: Insta
 
 
 @pytest.mark.usefixtures("clear")
-def test_upgrade_is_blocked_if_max_unavailable_is_zero(installed: Installed, namespace: str) -> None:
+def test_upgrade_is_blocked_if_max_unavailable_is_zero(installed: Installation, namespace: str) -> None:
     resource = applied(installed, namespace, "full", 2, 4, maxUnavailable=0)
     seen = ReadyReplicas([])
     resource.patch(CHANGE)
@@ -157,7 +163,7 @@ def test_upgrade_is_blocked_if_max_unavailable_is_zero(installed: Installed, nam
 
 
 @pytest.mark.usefixtures("clear")
-def test_single_replica_is_replaced_only_after_the_documented_patch(installed: Installed, namespace: str) -> None:
+def test_single_replica_is_replaced_only_after_the_documented_patch(installed: Installation, namespace: str) -> None:
     resource = applied(installed, namespace, "full", 1, 8)
     client, seen = traffic(installed, namespace, "full"), ReadyReplicas([])
     resource.patch(CHANGE)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Traffic
 from demo.resource import Resource, condition, is_ready
 from tests.ecosystem import kueue
@@ -19,7 +19,7 @@ GATE = "kueue.x-k8s.io/admission"
 pytestmark = pytest.mark.timeout(1800)
 
 
-def queued(installed: Installed, namespace: str, name: str, replicas: int, **labels: str) -> Resource:
+def queued(installed: Installation, namespace: str, name: str, replicas: int, **labels: str) -> Resource:
     """Create a resource in the queue. Each replica uses four of the eight cards."""
     pod = {**CARDS["spec"].get("pod", {}), "labels": {kueue.QUEUE_LABEL: "models", **labels}}
     rollout = {**CARDS["spec"]["rollout"], "surgeTimeoutSeconds": 30}
@@ -42,7 +42,7 @@ def held(resource: Resource) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def chat(installed: Installed, namespace: str) -> Iterator[Resource]:
+def chat(installed: Installation, namespace: str) -> Iterator[Resource]:
     """A resource with two replicas that use the whole quota."""
     kueue.install(installed)
     kueue.local_queue(installed, namespace)
@@ -62,7 +62,7 @@ def test_replica_beyond_the_quota_is_held_and_not_stalled(chat: Resource) -> Non
     ready(chat)
 
 
-def test_no_request_fails_during_upgrade_in_full_quota(installed: Installed, namespace: str, chat: Resource) -> None:
+def test_no_request_fails_during_upgrade_in_full_quota(installed: Installation, namespace: str, chat: Resource) -> None:
     client = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     client.start("chat", "chat", pause=0.2)
     before = ready(chat)["status"]["revision"]["current"]
@@ -79,7 +79,7 @@ def test_no_request_fails_during_upgrade_in_full_quota(installed: Installed, nam
     assert min(each["status"].get("readyReplicas", 0) for each in states) == 1
 
 
-def test_preempted_replica_ends_gracefully_and_returns(installed: Installed, namespace: str, chat: Resource) -> None:
+def test_preempted_replica_ends_gracefully_and_returns(installed: Installation, namespace: str, chat: Resource) -> None:
     client = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     client.start("chat", "chat", pause=0.2)
     urgent = queued(installed, namespace, "urgent", 1, **{kueue.PRIORITY_LABEL: "urgent"})

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import ROOT, Installed
+from demo.install import ROOT, Installation
 from demo.load import Traffic
 from demo.resource import Resource, condition
 from localcluster.sandbox.processes import wait_until
@@ -47,7 +47,7 @@ def queries(part: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def adapter(installed: Installed, prometheus: Query) -> None:
+def adapter(installed: Installation, prometheus: Query) -> None:
     """Run the adapter with the rules of the page."""
     config_map(installed, ADAPTER.name, {"rules.yaml": yaml.safe_dump(RULES)})
     ADAPTER.install(installed)
@@ -56,7 +56,7 @@ def adapter(installed: Installed, prometheus: Query) -> None:
 
 @pytest.fixture(scope="module")
 def chat(
-    installed: Installed,
+    installed: Installation,
     namespace: str,
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],
@@ -74,7 +74,7 @@ def chat(
 
 
 @pytest.fixture
-def traffic(installed: Installed, namespace: str, chat: Resource) -> Traffic:
+def traffic(installed: Installation, namespace: str, chat: Resource) -> Traffic:
     """Traffic with more concurrent requests than the autoscaler's target for one replica."""
     started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     started.start(NAME, NAME, workers=4, max_tokens=20)
@@ -101,7 +101,7 @@ def test_autoscaler_scales_by_requests_with_the_documented_rule(
 
 
 def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
-    installed: Installed, namespace: str, prometheus: Query, chat: Resource
+    installed: Installation, namespace: str, prometheus: Query, chat: Resource
 ) -> None:
     """Check only selectors and ports, because this node does not enforce policies."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from demo import install
-from demo.install import Installed
+from demo.install import Installation
 from localcluster import remove_cluster
 from localcluster.errors import LocalClusterError
 from localcluster.programs.debian import require
@@ -32,11 +32,11 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
-def installed() -> Iterator[Installed]:
+def installed() -> Iterator[Installation]:
     """A separate cluster, because the agent's rules remain after the test. All pods are created under these rules."""
     require(IPSET)
     name = cluster_name("policies")
-    found = install.everything(name)
+    found = install.ensure_installation(name)
     KUBE_ROUTER.install(found)
     install_prometheus(found)
     yield found
@@ -50,7 +50,7 @@ def monitoring_namespace() -> str:
 
 
 @pytest.fixture
-def scraped(installed: Installed) -> Callable[[str], set[str]]:
+def scraped(installed: Installation) -> Callable[[str], set[str]]:
     """Return the names of the pods that Prometheus scrapes successfully for a job."""
 
     def _scraped(job: str) -> set[str]:
@@ -62,7 +62,7 @@ def scraped(installed: Installed) -> Callable[[str], set[str]]:
 
 @pytest.mark.parametrize(("who", "target", "port", "arrives"), PROMISED)
 def test_agent_allows_the_documented_connections(
-    installed: Installed, places: Places, addresses: dict[str, str], who: str, target: str, port: int, arrives: bool
+    installed: Installation, places: Places, addresses: dict[str, str], who: str, target: str, port: int, arrives: bool
 ) -> None:
     def as_documented() -> bool:
         return reaches(installed, places[who], addresses[target], port) is arrives
@@ -77,7 +77,7 @@ def test_prometheus_scrapes_operators_and_models_through_the_agent(scraped: Call
 
 
 @pytest.mark.usefixtures("addresses")
-def test_prometheus_loses_access_when_its_namespace_is_unset(installed: Installed, places: Places) -> None:
+def test_prometheus_loses_access_when_its_namespace_is_unset(installed: Installation, places: Places) -> None:
     def reached() -> list[bool]:
         # Read the addresses in each attempt, because an upgrade replaces the operator's pods.
         try:

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import OPERATOR_NAMESPACE, ROOT, Installed
+from demo.install import OPERATOR_NAMESPACE, ROOT, Installation
 from demo.resource import Resource
 from localcluster import Node, cluster, remove_cluster, tools
 from localcluster.programs import build, debian
@@ -53,7 +53,7 @@ class Machine:
     """A folder with the files of a release. Its shell does not use files or programs of the checkout."""
 
     folder: Path
-    installed: Installed
+    installed: Installation
 
     def run(self, script: str, *more: Path) -> str:
         """Run commands in order and return their standard output. The programs in `more` come first in PATH."""
@@ -109,7 +109,7 @@ def machine(files: Path) -> Iterator[Machine]:
     name = cluster_name("release")
     node = cluster(name)
     assert isinstance(node, Node), "archives are loaded only into the embedded node: run it without kind"
-    found = Machine(files, Installed(node))
+    found = Machine(files, Installation(node))
     for line in LOAD.splitlines():
         if line.startswith("ctr "):
             _, _, namespace, *arguments = shlex.split(line)
@@ -117,9 +117,9 @@ def machine(files: Path) -> Iterator[Machine]:
             node.ctr(*arguments[:-1], str(files / arguments[-1]))
         else:
             found.run(line)
-    node.folder_image(install.checkpoint(), install.MODEL_IMAGE)
-    found.installed.make_namespace(OPERATOR_NAMESPACE)
-    found.installed.make_namespace(NAMESPACE)
+    node.load_folder(install.checkpoint(), install.MODEL_IMAGE)
+    found.installed.create_namespace(OPERATOR_NAMESPACE)
+    found.installed.create_namespace(NAMESPACE)
     yield found
     for image in archived(files):
         node.ctr("images", "rm", image)
@@ -261,7 +261,7 @@ def olm(machine: Machine, model: Resource) -> str:
     listed = ["list", "-m", "-f", "{{.Dir}}", "github.com/operator-framework/operator-lifecycle-manager"]
     source = Path(build.go(listed, OLM.folder).strip())
     machine.installed.kubectl("create", "-f", str(source / "deploy" / "chart" / "crds"))
-    machine.installed.make_namespace(parts.NAMESPACE)
+    machine.installed.create_namespace(parts.NAMESPACE)
     OLM.install(machine.installed)
     metadata = {"name": "all", "namespace": OPERATOR_NAMESPACE}
     group = {"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": metadata, "spec": {}}

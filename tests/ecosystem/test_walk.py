@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from demo import install
-from demo.install import OPERATOR_NAMESPACE, ROOT, Installed
+from demo.install import OPERATOR_NAMESPACE, ROOT, Installation
 from localcluster import remove_cluster, tools
 from localcluster.programs import build
 from tests.e2e.conftest import cluster_name
@@ -26,19 +26,19 @@ pytestmark = pytest.mark.timeout(2400)  # the first build of the images download
 
 
 @pytest.fixture
-def empty() -> Iterator[Installed]:
+def empty() -> Iterator[Installation]:
     """A cluster with a Prometheus and our images on its node, but without an operator."""
     name = cluster_name("walk")
-    installed = Installed(install.with_images(name))
-    installed.cluster.folder_image(install.checkpoint(), install.MODEL_IMAGE)
-    installed.make_namespace(OPERATOR_NAMESPACE)
-    installed.make_namespace(NAMESPACE)
+    installed = Installation(install.ensure_cluster(name))
+    installed.cluster.load_folder(install.checkpoint(), install.MODEL_IMAGE)
+    installed.create_namespace(OPERATOR_NAMESPACE)
+    installed.create_namespace(NAMESPACE)
     install_prometheus(installed)
     yield installed
     remove_cluster(name)
 
 
-def test_walk_through_raises_and_resolves_its_alerts(empty: Installed, tmp_path: Path) -> None:
+def test_walk_through_raises_and_resolves_its_alerts(empty: Installation, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(empty.kubeconfig.read_text())
     path = [Path(sys.executable).parent, tools().bin_dir, build.helm(), os.environ["PATH"]]

@@ -8,7 +8,7 @@ import pytest
 
 from localcluster import Node
 from localcluster.cache import cache_dir
-from localcluster.images.images import Recipe, build_image, built, export_image, remove_replaced_images
+from localcluster.images.images import Recipe, build_image, export_image, list_built_images, remove_replaced_images
 from localcluster.sandbox.processes import wait_until
 
 # Use a long timeout. With an empty cache, the build downloads the base image and the Python packages.
@@ -72,7 +72,7 @@ def test_replaced_image_is_removed_and_its_successor_stays(tmp_path: Path) -> No
     for text in ("first", "second"):
         (content / "file").write_text(text)
         build_image("rebuilt", tag, recipe=Recipe(dockerfile, {"content": content}))
-        ids.append(built()[tag].removeprefix("sha256:"))
+        ids.append(list_built_images()[tag].removeprefix("sha256:"))
     remove_replaced_images()
     stored = {folder.name for folder in (cache_dir() / "buildah" / "storage" / "overlay-images").iterdir()}
     assert [image in stored for image in ids] == [False, True]

@@ -12,7 +12,7 @@ import pytest
 
 from localcluster import Node
 from localcluster.cache import cache_dir
-from localcluster.sandbox.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox.processes import Identity, wait_for_end, wait_until
 from tests.localcluster.traces import Traces, process_tree, state_of, traces
 
 pytestmark = pytest.mark.timeout(180)
@@ -102,11 +102,11 @@ def test_up_after_a_crash_starts_a_new_node(name: str) -> None:
     pid, _ = state_of(kubeconfig.parent)
     first = Identity.of(pid)
     first.kill()
-    wait_gone(first)  # process 1 of a namespace ends after all its other processes
+    wait_for_end(first)  # process 1 of a namespace ends after all its other processes
     assert "crashed" in run("status")
     run("up", "--name", name)
     assert state_of(kubeconfig.parent)[0] != pid
-    node = Node.found(kubeconfig.parent)
+    node = Node.find(kubeconfig.parent)
     assert node
     assert "Running" in node.kubectl("get", "pods", "-n", "kube-system")
 

@@ -132,8 +132,8 @@ def test_pod_with_more_cards_than_the_node_stays_pending(node: Node, pod: str) -
 def test_folder_image_is_mounted_as_a_volume(node: Node, tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "model.txt").write_text("0.1 0.2")
-    node.folder_image(tmp_path / "weights", "localhost/model:test")  # other content under the same name
-    node.folder_image(tmp_path, "localhost/model:test")
+    node.load_folder(tmp_path / "weights", "localhost/model:test")  # other content under the same name
+    node.load_folder(tmp_path, "localhost/model:test")
     spec = {
         "restartPolicy": "Never",
         "containers": [
@@ -158,7 +158,7 @@ def test_replaced_image_is_deleted_and_its_successor_stays(node: Node, tmp_path:
     manifests = []
     for content in ("first", "second"):
         (tmp_path / "model.txt").write_text(content)
-        node.folder_image(tmp_path, tag)
+        node.load_folder(tmp_path, tag)
         manifests += node.ctr("images", "ls", f"name=={tag}").split("\n")[1].split()[2:3]
     worker.delete_replaced_images(node.ctr)
     blobs = node.ctr("content", "ls", "-q").split()

@@ -28,7 +28,7 @@ def build() -> None:
     images.build_image("played-card", BASE, recipe=recipe)
     # Pass the ID of the base image instead of a tag. When the base image changes, the ID changes too, and this image is
     # built again.
-    images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.built()[BASE]})
+    images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.list_built_images()[BASE]})
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ async def start_and_serve(run: Run) -> Facts:
 
 
 async def until_lost(run: Run, pid: int, number: int, hang: float) -> str:
-    run.engine._pace = Pace(ask=0.1, look=0.1, hang=hang)
+    run.engine._pace = Pace(poll_interval=0.1, check_interval=0.1, hang_timeout=hang)
     os.kill(pid, number)
     return str(await run.engine.wait_until_lost())
 

@@ -27,7 +27,7 @@ def halves() -> tuple[list[Request], list[Request]]:
 
 def prompts(half: list[Request]) -> Traffic:
     """Return traffic with one prompt batch per request and without decode steps."""
-    return Traffic(Counter(Bucket(1, request.context, 0) for request in half), {})
+    return Traffic(Counter(Bucket(1, request.context_tokens, 0) for request in half), {})
 
 
 def traffic(half: list[Request], limits: Limits, kv_blocks: int) -> Traffic:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.fields import PAGE, PARTS, all_fields, problems, with_counts
+from scripts.fields import PAGE, PARTS, all_fields, find_errors, update_counts
 
 SPEC, STATUS, OF_CLASS = PARTS
 FIELDS = {
@@ -34,7 +34,7 @@ TEXT = """\
 def found(before: str = "", after: str = "") -> list[str]:
     """The problems of the page after one change of its text, without the name of the page."""
     assert before in TEXT
-    return [each.split(": ", 1)[1] for each in problems(TEXT.replace(before, after, 1) if before else TEXT, FIELDS)]
+    return [each.split(": ", 1)[1] for each in find_errors(TEXT.replace(before, after, 1) if before else TEXT, FIELDS)]
 
 
 def test_complete_page_has_no_problems() -> None:
@@ -60,7 +60,7 @@ def test_difference_between_page_and_schema_is_reported(before: str, after: str,
 
 
 def test_repeated_type_is_counted_once() -> None:
-    assert with_counts(TEXT, FIELDS).startswith(
+    assert update_counts(TEXT, FIELDS).startswith(
         "| spec of GaudiInference | 5 | 4 |\n"
         "| status of GaudiInference | 2 | 2 |\n"
         "| spec of GaudiInferenceClass | 2 | 1 |\n"
@@ -68,4 +68,4 @@ def test_repeated_type_is_counted_once() -> None:
 
 
 def test_reference_page_has_a_row_for_every_field() -> None:
-    assert problems(PAGE.read_text(), all_fields()) == []
+    assert find_errors(PAGE.read_text(), all_fields()) == []

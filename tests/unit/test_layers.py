@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.layers import filled, may_import
+from scripts.layers import fill_cells, may_import
 
 LAYERS = {"type": "layers", "containers": ["gaudi_runtime"], "layers": ["serve", "engines | http", "(units)"]}
 WHOLE = {"type": "layers", "layers": ["gaudi_operator.shell | gaudi_operator.cli", "gaudi_operator.core"]}
@@ -33,12 +33,12 @@ def test_cell_lists_the_layers_that_a_module_may_import(module: str, cell: str |
 
 def test_rows_without_a_contract_are_unchanged() -> None:
     page = "| `docs/` | the manual | by hand |\n| `runtime/gaudi_runtime/other/` | other | by hand |\n"
-    assert filled(page, CONTRACTS) == page
+    assert fill_cells(page, CONTRACTS) == page
 
 
 def test_imports_column_is_filled_for_folders_and_modules() -> None:
     page = "| `runtime/gaudi_runtime/http/` | a | b | old |\n| `runtime/gaudi_runtime/units.py` | sizes | |\n"
-    assert filled(page, CONTRACTS) == (
+    assert fill_cells(page, CONTRACTS) == (
         "| `runtime/gaudi_runtime/http/` | a | b | `units` |\n"
         "| `runtime/gaudi_runtime/units.py` | sizes | nothing of its package |\n"
     )

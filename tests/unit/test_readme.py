@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
+from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_operator.cli.plan.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]

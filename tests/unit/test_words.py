@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.words import Count, counted, folder_of, places, read, rises, written
+from scripts.words import Count, count_places, find_increases, find_places, folder_of, format_counts, parse_counts
 
 ODD = '''"""Of a thing that nobody needs."""
 
@@ -31,32 +31,32 @@ def test_file_belongs_to_its_top_folder(file: str, folder: str | None) -> None:
 
 
 def test_odd_words_and_fragments_are_found_with_line_numbers() -> None:
-    found = [(each.line, each.count) for each in places("operator/a.py", ODD)]
+    found = [(each.line, each.count) for each in find_places("operator/a.py", ODD)]
     assert found == [(1, Count(words=1)), (3, Count(words=2)), (1, Count(fragments=1))]
 
 
 def test_only_docstrings_of_code_are_counted_as_fragments() -> None:
-    assert list(places("README.md", "As a user, read this.\nNone of it is hard.")) == []
+    assert list(find_places("README.md", "As a user, read this.\nNone of it is hard.")) == []
 
 
 def test_whole_words_are_counted_case_insensitively() -> None:
-    assert counted(places("README.md", "Besides, a foretold Beside.")) == {"README.md": Count(words=1)}
+    assert count_places(find_places("README.md", "Besides, a foretold Beside.")) == {"README.md": Count(words=1)}
 
 
 def test_baseline_reads_back_as_written() -> None:
     counts = {"operator/a.py": Count(3, 1), "README.md": Count(0, 2)}
-    assert read(written(counts)) == counts
+    assert parse_counts(format_counts(counts)) == counts
 
 
 def test_counts_up_to_the_baseline_are_accepted() -> None:
-    found = list(places("operator/a.py", ODD))
-    assert rises(found, counted(found)) == []
-    assert rises(found, {"operator/a.py": Count(5, 1)}) == []
+    found = list(find_places("operator/a.py", ODD))
+    assert find_increases(found, count_places(found)) == []
+    assert find_increases(found, {"operator/a.py": Count(5, 1)}) == []
 
 
 @pytest.mark.parametrize("baseline", [Count(2, 1), Count(3, 0)])
 def test_counts_above_the_baseline_are_reported_with_each_line(baseline: Count) -> None:
-    folder, *lines = rises(places("operator/a.py", ODD), {"operator/a.py": baseline})
+    folder, *lines = find_increases(find_places("operator/a.py", ODD), {"operator/a.py": baseline})
     assert folder.startswith("operator: 3 words and 1 fragments of docstrings; scripts/words.csv allows ")
     first, _, third, *_ = ODD.splitlines()
     words = [f"operator/a.py:1: {first}", f"operator/a.py:3: {third}"]
@@ -65,8 +65,8 @@ def test_counts_above_the_baseline_are_reported_with_each_line(baseline: Count) 
 
 
 def test_text_may_be_moved_between_files_of_a_folder() -> None:
-    assert rises(places("operator/new/b.py", ODD), {"operator/a.py": Count(3, 1)}) == []
+    assert find_increases(find_places("operator/new/b.py", ODD), {"operator/a.py": Count(3, 1)}) == []
 
 
 def test_text_moved_to_another_folder_is_reported() -> None:
-    assert rises(places("runtime/b.py", ODD), {"operator/a.py": Count(3, 1)})
+    assert find_increases(find_places("runtime/b.py", ODD), {"operator/a.py": Count(3, 1)})

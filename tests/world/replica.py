@@ -157,8 +157,8 @@ class Replica:
     def _list(self, session: WatchSession, kind: Kind) -> int:
         api = self._outside.api
         for each in (listed := api.kind(kind.kind)):
-            session.seen(each)
-        session.listed(kind, None, [each["metadata"]["uid"] for each in listed], api.version)
+            session.on_change(each)
+        session.on_list_end(kind, None, [each["metadata"]["uid"] for each in listed], api.version)
         return len(api.log[kind.kind])
 
     async def _fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:

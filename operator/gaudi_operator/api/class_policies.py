@@ -57,11 +57,11 @@ def _class_limits(controller: str) -> Manifest:
         "variables": [
             *_VARIABLES,
             *(
-                each
-                for number, rule in enumerate(RULES)
-                for each in (
-                    _old_values_variable(number, rule),
-                    _wrong_values_variable(number, rule, f"!(x in variables.had{number})", refuses=True),
+                variable
+                for index, rule in enumerate(RULES)
+                for variable in (
+                    _old_values_variable(index, rule),
+                    _wrong_values_variable(index, rule, f"!(x in variables.had{index})", refuses=True),
                 )
             ),
         ],
@@ -70,7 +70,7 @@ def _class_limits(controller: str) -> Manifest:
                 **_namespace_validation(f"variables.kept || {_cel_selects_namespace()}", _CHANGE_CLASS),
                 "reason": "Forbidden",
             },
-            *({**_limit_validation(number, rule, _CHANGE), "reason": "Forbidden"} for number, rule in enumerate(RULES)),
+            *({**_limit_validation(index, rule, _CHANGE), "reason": "Forbidden"} for index, rule in enumerate(RULES)),
         ],
     }
 
@@ -88,24 +88,24 @@ def _class_warnings(controller: str) -> Manifest:
         "variables": [
             *_VARIABLES,
             *(
-                each
-                for number, rule in enumerate(RULES)
-                for each in (
-                    _old_values_variable(number, rule),
-                    _wrong_values_variable(number, rule, f"x in variables.had{number}", refuses=False),
+                variable
+                for index, rule in enumerate(RULES)
+                for variable in (
+                    _old_values_variable(index, rule),
+                    _wrong_values_variable(index, rule, f"x in variables.had{index}", refuses=False),
                 )
             ),
-            *(_unpermitted_values_variable(number, rule) for number, rule in enumerate(PERMISSIONS)),
+            *(_unpermitted_values_variable(index, rule) for index, rule in enumerate(PERMISSIONS)),
         ],
         "validations": [
             _namespace_validation(f"!variables.kept || {_cel_selects_namespace()}", _NOT_RUN),
             *(
-                _limit_validation(number, rule, _NOT_RUN, "" if rule.permission else _REFUSED_LATER)
-                for number, rule in enumerate(RULES)
+                _limit_validation(index, rule, _NOT_RUN, "" if rule.gives_permission else _REFUSED_LATER)
+                for index, rule in enumerate(RULES)
             ),
             *(
-                _permission_validation(number, rule, f"', but class ' + params.metadata.name + '{_NOT_ALLOWED}'")
-                for number, rule in enumerate(PERMISSIONS)
+                _permission_validation(index, rule, f"', but class ' + params.metadata.name + '{_NOT_ALLOWED}'")
+                for index, rule in enumerate(PERMISSIONS)
             ),
         ],
     }
@@ -113,18 +113,18 @@ def _class_warnings(controller: str) -> Manifest:
 
 def _permission_warnings() -> Manifest:
     """Return the policy that warns about settings without permission in resources that name no class."""
-    rules = (*PERMISSIONS, *(each for each in RULES if each.permission))
+    rules = (*PERMISSIONS, *(rule for rule in RULES if rule.gives_permission))
     return {
         "matchConditions": [
             {"name": "no-class-name", "expression": "!has(object.spec.className)"},
             {"name": "spec-changed", "expression": _SPEC_CHANGED},
         ],
         "variables": [
-            {"name": f"needs{number}", "expression": rule.values.replace(SPEC, "object.spec")}
-            for number, rule in enumerate(rules)
+            {"name": f"needs{index}", "expression": rule.values.replace(SPEC, "object.spec")}
+            for index, rule in enumerate(rules)
         ],
         "validations": [
-            _permission_validation(number, rule, f"'{_UNLESS_DEFAULT}'") for number, rule in enumerate(rules)
+            _permission_validation(index, rule, f"'{_UNLESS_DEFAULT}'") for index, rule in enumerate(rules)
         ],
     }
 
@@ -170,13 +170,13 @@ def _class_match_conditions(controller: str) -> list[Manifest]:
     ]
 
 
-def _old_values_variable(number: int, rule: LimitRule) -> Manifest:
+def _old_values_variable(index: int, rule: LimitRule) -> Manifest:
     """Return the CEL variable with the values that the old spec already contains with the same class."""
     values = rule.substitute_limit(rule.values).replace(SPEC, "oldObject.spec")
-    return {"name": f"had{number}", "expression": f"variables.kept ? ({values}) : []"}
+    return {"name": f"had{index}", "expression": f"variables.kept ? ({values}) : []"}
 
 
-def _wrong_values_variable(number: int, rule: LimitRule, condition: str, *, refuses: bool) -> Manifest:
+def _wrong_values_variable(index: int, rule: LimitRule, condition: str, *, refuses: bool) -> Manifest:
     """Return the CEL variable with the values that violate the rule and meet `condition` (CEL, the value is x).
 
     `refuses` is True for the policy that refuses, and False for the policy that warns. While a class is on trial, the
@@ -184,56 +184,59 @@ def _wrong_values_variable(number: int, rule: LimitRule, condition: str, *, refu
     need a permission are not changed by a trial.
     """
     values = rule.substitute_limit(rule.values).replace(SPEC, "object.spec")
-    applies, condition = f"({rule.applies_expression})", f"({condition})"
-    if not rule.permission:
-        applies = f"{applies} && !variables.trial" if refuses else applies
+    limit_applies, condition = f"({rule.applies_expression})", f"({condition})"
+    if not rule.gives_permission:
+        limit_applies = f"{limit_applies} && !variables.trial" if refuses else limit_applies
         condition = condition if refuses else f"(variables.trial || {condition})"
-    found = f"({values}).filter(x, !({rule.substitute_limit(rule.allowed)}) && {condition})"
-    return {"name": f"wrong{number}", "expression": f"{applies} ? {found} : []"}
+    wrong_values = f"({values}).filter(x, !({rule.substitute_limit(rule.allowed)}) && {condition})"
+    return {"name": f"wrong{index}", "expression": f"{limit_applies} ? {wrong_values} : []"}
 
 
-def _limit_validation(number: int, rule: LimitRule, remedy: str, in_trial: str = "") -> Manifest:
+def _limit_validation(index: int, rule: LimitRule, remedy: str, in_trial: str = "") -> Manifest:
     """Return the validation of a rule. In a trial the message ends with `in_trial`, if given, and not with `remedy`."""
-    listed = rule.substitute_limit("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
-    wrong = rule.substitute_limit(rule.wrong) or f"' is not an allowed value (limits.{rule.limit}: ' + {listed} + ')'"
-    end = f"(variables.trial ? '{in_trial}' : '{remedy}')" if in_trial else f"'{remedy}'"
+    allowed_values = rule.substitute_limit("(LIMIT.size() > 0 ? LIMIT.join(', ') : 'none')")
+    problem = (
+        rule.substitute_limit(rule.problem)
+        or f"' is not an allowed value (limits.{rule.limit}: ' + {allowed_values} + ')'"
+    )
+    message_end = f"(variables.trial ? '{in_trial}' : '{remedy}')" if in_trial else f"'{remedy}'"
     return {
-        "expression": f"variables.wrong{number}.size() == 0",
-        "messageExpression": f"'{rule.field}' + variables.wrong{number}[0] + {wrong} + ', a limit of class ' + "
-        f"params.metadata.name + {end}",
+        "expression": f"variables.wrong{index}.size() == 0",
+        "messageExpression": f"'{rule.field}' + variables.wrong{index}[0] + {problem} + ', a limit of class ' + "
+        f"params.metadata.name + {message_end}",
         "message": f"The spec exceeds limits.{rule.limit} of the class{_CHANGE}",
     }
 
 
-def _unpermitted_values_variable(number: int, rule: LimitRule) -> Manifest:
+def _unpermitted_values_variable(index: int, rule: LimitRule) -> Manifest:
     """Return the CEL variable with the values that need permission and that the class does not allow."""
     values = rule.values.replace(SPEC, "object.spec")
-    return {"name": f"needs{number}", "expression": f"({values}).filter(x, !({rule.substitute_limit(rule.allowed)}))"}
+    return {"name": f"needs{index}", "expression": f"({values}).filter(x, !({rule.substitute_limit(rule.allowed)}))"}
 
 
-def _permission_validation(number: int, rule: LimitRule, end: str) -> Manifest:
-    """Return the validation of a setting that needs permission. `end` is CEL of the end of the message."""
+def _permission_validation(index: int, rule: LimitRule, message_end: str) -> Manifest:
+    """Return the validation of a setting that needs permission. `message_end` is CEL of the end of the message."""
     return {
-        "expression": f"variables.needs{number}.size() == 0",
-        "messageExpression": f"'{rule.field}' + variables.needs{number}[0] + {rule.wrong} + {end}",
+        "expression": f"variables.needs{index}.size() == 0",
+        "messageExpression": f"'{rule.field}' + variables.needs{index}[0] + {rule.problem} + {message_end}",
         "message": f"{rule.field}needs the permission of a class (limits.{rule.limit}).",
     }
 
 
 def _cel_selects_namespace() -> str:
     """Return a CEL expression that is true if the class selects the namespace."""
-    holds = {
+    conditions = {
         "In": "e.key in variables.labels && variables.labels[e.key] in e.values",
         "NotIn": "!(e.key in variables.labels && variables.labels[e.key] in e.values)",
         "Exists": "e.key in variables.labels",
         "DoesNotExist": "!(e.key in variables.labels)",
     }
-    *others, last = (f"(e.operator == '{operator}' ? {cel} : " for operator, cel in holds.items())
-    every = "".join((*others, last)) + "false" + ")" * len(holds)
+    *branches, last_branch = (f"(e.operator == '{operator}' ? {cel} : " for operator, cel in conditions.items())
+    condition = "".join((*branches, last_branch)) + "false" + ")" * len(conditions)
     return (
         "!has(params.spec.namespaces) || (params.spec.namespaces.?matchLabels.orValue({}).all(k,"
         " k in variables.labels && variables.labels[k] == params.spec.namespaces.matchLabels[k]) &&"
-        f" params.spec.namespaces.?matchExpressions.orValue([]).all(e, {every}))"
+        f" params.spec.namespaces.?matchExpressions.orValue([]).all(e, {condition}))"
     )
 
 
@@ -279,16 +282,16 @@ def _scale_limit() -> Manifest:
     }
 
 
-def _policy(name: str, parameters: str | None, what: str, checks: Mapping[str, Any]) -> Manifest:
-    operations = ["UPDATE"] if "/" in what else ["CREATE", "UPDATE"]
-    rule = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": operations, "resources": [what]}
+def _policy(name: str, parameter_kind: str | None, target_resource: str, checks: Mapping[str, Any]) -> Manifest:
+    operations = ["UPDATE"] if "/" in target_resource else ["CREATE", "UPDATE"]
+    rule = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": operations, "resources": [target_resource]}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": name},
         "spec": {
             "failurePolicy": "Fail",
-            **({"paramKind": {"apiVersion": API_VERSION, "kind": parameters}} if parameters else {}),
+            **({"paramKind": {"apiVersion": API_VERSION, "kind": parameter_kind}} if parameter_kind else {}),
             "matchConstraints": {"resourceRules": [rule]},
             **checks,
         },
@@ -296,11 +299,13 @@ def _policy(name: str, parameters: str | None, what: str, checks: Mapping[str, A
 
 
 def _binding(name: str, namespaces: str | list[str], action: str = "Deny", *, has_parameters: bool = True) -> Manifest:
-    where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
+    requirement = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
     # "Allow" means that a namespace without a class has no limits. However, the operator creates no pods for a resource
     # whose class is missing.
     parameters = {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}} if has_parameters else {}
-    matched = {"matchResources": {"namespaceSelector": {"matchExpressions": [where]}}} if namespaces else {}
+    match_resources = (
+        {"matchResources": {"namespaceSelector": {"matchExpressions": [requirement]}}} if namespaces else {}
+    )
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
@@ -309,6 +314,6 @@ def _binding(name: str, namespaces: str | list[str], action: str = "Deny", *, ha
             "policyName": name,
             "validationActions": [action],
             **parameters,
-            **matched,
+            **match_resources,
         },
     }

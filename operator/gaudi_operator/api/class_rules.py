@@ -30,16 +30,16 @@ def cel_list_of_fields(*paths: str) -> str:
     return " + ".join(f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}] : [])" for path in paths)
 
 
-def container_env_expressions(what: str) -> Iterator[str]:
-    """Yield CEL expressions, one per container, that call `what` on the container's list of variables."""
-    yield f"{SPEC}.?engine.?env.orValue([]).{what}"
+def container_env_expressions(call: str) -> Iterator[str]:
+    """Yield CEL expressions, one per container, that call `call` on the container's list of variables."""
+    yield f"{SPEC}.?engine.?env.orValue([]).{call}"
     # Read at most four containers of each list, because CEL in Kubernetes 1.31 cannot flatten a list of lists.
-    for each in _SIDES:
-        yield from (f"({each}.size() > {n} ? {each}[{n}].?env.orValue([]).{what} : [])" for n in range(4))
+    for containers in _SIDES:
+        yield from (f"({containers}.size() > {n} ? {containers}[{n}].?env.orValue([]).{call} : [])" for n in range(4))
 
 
-def _side_container_expression(what: str) -> str:
-    return " + ".join(f"{each}.{what}" for each in _SIDES)
+def _side_container_expression(call: str) -> str:
+    return " + ".join(f"{containers}.{call}" for containers in _SIDES)
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class LimitRule:
 
     `values` is CEL of the list of texts of SPEC to check, `allowed` is CEL that is true for an allowed text x. LIMIT is
     the value of the class. `condition` is CEL that is true if the limit applies; if it is empty, the limit applies when
-    the class sets it. The message consists of `field`, the text that is not allowed, and `wrong`. `permission` is True
-    if the limit gives permission and is therefore enforced in a trial.
+    the class sets it. The message consists of `field`, the text that is not allowed, and `problem`. `gives_permission`
+    is True if the limit gives permission and is therefore enforced in a trial.
     """
 
     limit: str
@@ -57,8 +57,8 @@ class LimitRule:
     values: str
     allowed: str = "x in LIMIT"
     condition: str = ""
-    wrong: str = ""
-    permission: bool = False
+    problem: str = ""
+    gives_permission: bool = False
 
     @property
     def applies_expression(self) -> str:
@@ -93,20 +93,20 @@ def _name_rule(limit: str, field: str) -> LimitRule:
 
 
 def _count_rules(path: str) -> Iterator[LimitRule]:
-    values = f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}%s] : [])"
+    values_template = f"({SPEC}.?{path.replace('.', '.?')}.hasValue() ? [{SPEC}.{path}%s] : [])"
     yield LimitRule(
         "maxReplicas",
         f"spec.{path} ",
-        f"{values % ''}.map(n, string(n))",
+        f"{values_template % ''}.map(n, string(n))",
         "int(x) <= LIMIT",
-        wrong="' is above ' + string(LIMIT) + ' (limits.maxReplicas)'",
+        problem="' is above ' + string(LIMIT) + ' (limits.maxReplicas)'",
     )
     yield LimitRule(
         "maxCards",
         f"spec.{path} needs ",
-        f"{values % f' * {_CARDS}'}.map(n, string(n))",
+        f"{values_template % f' * {_CARDS}'}.map(n, string(n))",
         "int(x) <= LIMIT",
-        wrong="' cards, but the maximum is ' + string(LIMIT) + ' (limits.maxCards)'",
+        problem="' cards, but the maximum is ' + string(LIMIT) + ' (limits.maxCards)'",
     )
 
 
@@ -142,7 +142,7 @@ RULES = (
         f"LIMIT.filter(k, ({SPEC}.?pod.?nodeSelector.orValue({{}}).size() > 0 ? {SPEC}.pod.nodeSelector :"
         " params.spec.?defaults.?nodeSelector.orValue({}))[?k].orValue('') != LIMIT[k])",
         "false",
-        wrong="' must have the value of the class (limits.nodeSelector)'",
+        problem="' must have the value of the class (limits.nodeSelector)'",
     ),
     LimitRule(
         "tolerations",
@@ -173,7 +173,7 @@ RULES = (
         f".map(k, string({SPEC}.engine.settings[k])).filter(v, v.lowerAscii() != 'false')",
         "false",
         condition="!LIMIT",
-        wrong="' is not allowed (limits.trustRemoteCode)'",
+        problem="' is not allowed (limits.trustRemoteCode)'",
     ),
     *_count_rules("replicas"),
     *_count_rules("autoscaling.maxReplicas"),
@@ -184,7 +184,7 @@ RULES = (
         # Refuse every template: a policy cannot read the ResourceClaimTemplate, and the template may request any number
         # of devices.
         "false",
-        wrong="' may request any number of cards, which limits.maxCards forbids'",
+        problem="' may request any number of cards, which limits.maxCards forbids'",
     ),
     LimitRule(
         "modelSources",
@@ -199,7 +199,7 @@ RULES = (
         f" {SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
         "false",
         condition="LIMIT",
-        wrong="' must be set (limits.apiKeyRequired)'",
+        problem="' must be set (limits.apiKeyRequired)'",
     ),
     LimitRule(
         "allowAllClients",
@@ -209,8 +209,8 @@ RULES = (
         f" + ({SPEC}.?networkAccess.?clients.orValue([]).exists(c, {_IS_EVERYONE}) ? ['clients'] : [])",
         "false",
         condition="!LIMIT",
-        wrong="' lets every namespace reach the model port (limits.allowAllClients)'",
-        permission=True,
+        problem="' lets every namespace reach the model port (limits.allowAllClients)'",
+        gives_permission=True,
     ),
     LimitRule(
         "serviceTypes",
@@ -229,7 +229,7 @@ RULES = (
         f"{SPEC}.?recipeCache.?enabled.orValue(false) && !{SPEC}.?recipeCache.?existingClaim.hasValue() ?"
         f" [{SPEC}.?recipeCache.?size.orValue('20Gi')].map(s, string(s)) : []",
         "quantity(x).compareTo(quantity(string(LIMIT))) <= 0",
-        wrong="' is above ' + string(LIMIT) + ' (limits.maxRecipeCacheSize)'",
+        problem="' is above ' + string(LIMIT) + ' (limits.maxRecipeCacheSize)'",
     ),
     LimitRule(
         "maxSurge",
@@ -237,13 +237,13 @@ RULES = (
         f"[{SPEC}.?rollout.?maxSurge.orValue(1)].map(s, string(s)).map(s, !s.endsWith('%') ? int(s) :"
         f" (int(s.substring(0, s.size() - 1)) * {_REPLICAS} + 99) / 100).map(n, string(n))",
         "int(x) <= LIMIT",
-        wrong="' is above ' + string(LIMIT) + ' (limits.maxSurge)'",
+        problem="' is above ' + string(LIMIT) + ' (limits.maxSurge)'",
     ),
     LimitRule(
         "maxStallTimeoutSeconds",
         "spec.warmup.stallTimeoutSeconds ",
         f"{cel_list_of_fields('warmup.stallTimeoutSeconds')}.map(n, string(n))",
         "int(x) <= LIMIT",
-        wrong="' is above ' + string(LIMIT) + ' (limits.maxStallTimeoutSeconds)'",
+        problem="' is above ' + string(LIMIT) + ' (limits.maxStallTimeoutSeconds)'",
     ),
 )

@@ -53,9 +53,9 @@ def custom_resource_definition() -> Manifest:
 
 def class_crd() -> Manifest:
     """Return the CustomResourceDefinition of GaudiInferenceClass."""
-    column = {"name": "Default", "type": "boolean", "jsonPath": ".spec.default"}
-    controller = {"name": "Controller", "type": "string", "jsonPath": ".spec.controller"}
-    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+    default_column = {"name": "Default", "type": "boolean", "jsonPath": ".spec.default"}
+    controller_column = {"name": "Controller", "type": "string", "jsonPath": ".spec.controller"}
+    age_column = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -77,7 +77,7 @@ def class_crd() -> Manifest:
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": with_bounds(class_schema())},
-                    "additionalPrinterColumns": [column, controller, age],
+                    "additionalPrinterColumns": [default_column, controller_column, age_column],
                 }
             ],
         },
@@ -147,33 +147,33 @@ def _to_yaml(definition: Manifest) -> str:
 
 def chart_template() -> str:
     """Return both definitions as a template of the chart, because Helm does not upgrade the files in `crds/`."""
-    both = f"{_add_keep_policy(crd_yaml(), NAME)}---\n{_add_keep_policy(class_crd_yaml(), CLASS_NAME)}"
-    return "{{- if .Values.crds.install }}\n" + both + "{{- end }}\n"
+    definitions = f"{_add_keep_policy(crd_yaml(), NAME)}---\n{_add_keep_policy(class_crd_yaml(), CLASS_NAME)}"
+    return "{{- if .Values.crds.install }}\n" + definitions + "{{- end }}\n"
 
 
 def _add_keep_policy(definition: str, name: str) -> str:
-    escaped = definition.replace("{{", '{{ "{{" }}')
-    keep = (
+    template = definition.replace("{{", '{{ "{{" }}')
+    metadata = (
         "metadata:\n"
         "  {{- /* Uninstalling the chart must not delete every GaudiInference of the cluster. */ -}}\n"
         '  {{- $keep := ternary (dict "helm.sh/resource-policy" "keep") dict .Values.crds.keep }}\n'
         '  {{- include "gaudi-operator.metadata"'
         f' (dict "root" . "name" "{name}" "annotations" $keep) | nindent 2 }}}}\n'
     )
-    return escaped.replace(f"metadata:\n  name: {name}\n", keep)
+    return template.replace(f"metadata:\n  name: {name}\n", metadata)
 
 
 def policies_template() -> str:
     """Return the chart's template of the classes' admission policies, which is generated together with the CRDs."""
     text = yaml.safe_dump_all(class_policies.admission_policies(), sort_keys=False, width=110)
-    values = {
+    replacements = {
         class_policies.NAMESPACES: "{{ .Values.watchNamespaces | toJson }}",
         class_policies.CONTROLLER: "{{ .Values.controller }}",
         class_policies.NAME: '{{ include "gaudi-operator.name" . }}',
     }
-    for placeholder, value in values.items():
-        text = text.replace(placeholder, value)
-    name, suffix = re.escape(values[class_policies.NAME]), r"\1"
+    for placeholder, replacement in replacements.items():
+        text = text.replace(placeholder, replacement)
+    name, suffix = re.escape(replacements[class_policies.NAME]), r"\1"
     metadata = f'  {{{{- include "gaudi-operator.metadata" (dict "root" . "suffix" "{suffix}") | nindent 2 }}}}'
     text = re.sub(rf"(?m)(?<=^metadata:\n)  name: {name}(.*)$", metadata, text)
     text = re.sub(
@@ -199,18 +199,18 @@ def generated_files() -> Mapping[str, str]:
 
 def outdated_files(root: Path) -> list[str]:
     """Return the paths of the files under `root` that are outdated, including pages that are no longer generated."""
-    changed = [
+    changed_paths = [
         path
         for path, text in generated_files().items()
         if not (root / path).is_file() or (root / path).read_text() != text
     ]
-    return [*changed, *_obsolete_pages(root)]
+    return [*changed_paths, *_obsolete_pages(root)]
 
 
 def _obsolete_pages(root: Path) -> list[str]:
     """Return the paths of pages in the folder of the reference that are no longer generated."""
-    found = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
-    return sorted(path for path in found if path not in generated_files())
+    paths = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
+    return sorted(path for path in paths if path not in generated_files())
 
 
 def write_files(root: Path) -> None:
@@ -225,9 +225,9 @@ def write_files(root: Path) -> None:
 def main(arguments: list[str]) -> int:
     """Run `python -m gaudi_operator.api.crd [--check]` in the root of a checkout. Return the exit code."""
     if arguments == ["--check"]:
-        stale = outdated_files(Path.cwd())
-        sys.stderr.writelines(f"{path} is out of date: run `make generate` and commit it.\n" for path in stale)
-        return 1 if stale else 0
+        paths = outdated_files(Path.cwd())
+        sys.stderr.writelines(f"{path} is out of date: run `make generate` and commit it.\n" for path in paths)
+        return 1 if paths else 0
     if arguments:
         sys.stderr.write("usage: python -m gaudi_operator.api.crd [--check]\n")
         return 2

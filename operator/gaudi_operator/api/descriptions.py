@@ -18,17 +18,17 @@ def with_bounds(schema: Schema) -> Schema:
 
 def _extend_description(field: Schema) -> Schema:
     # If the operator fills in a default, the description ends with the sentence "Default: …".
-    text, label, written = field.get("description", "").partition(" Default: ")
-    sentences = (text, _bounds_sentence(field), f"{label}{written}".strip() or _default_sentence(field))
-    found = " ".join(sentence for sentence in sentences if sentence)
-    return field | {"description": found} if found else field
+    text, separator, default = field.get("description", "").partition(" Default: ")
+    sentences = (text, _bounds_sentence(field), f"{separator}{default}".strip() or _default_sentence(field))
+    description = " ".join(sentence for sentence in sentences if sentence)
+    return field | {"description": description} if description else field
 
 
 def _bounds_sentence(field: Schema) -> str:
     """Return the bounds of a number or of the length of a list or map."""
     kind = field.get("type", "")
     if kind in _LENGTHS:
-        lower, upper = (field.get(name) for name in _LENGTHS[kind])
+        lower, upper = (field.get(keyword) for keyword in _LENGTHS[kind])
         return "" if upper is None else _format_bounds(lower, upper, " entry" if upper == 1 else " entries")
     lower, upper = field.get("minimum"), field.get("maximum")
     return "" if upper is None or kind not in ("integer", "number") else _format_bounds(lower, upper)

@@ -53,14 +53,14 @@ LOADS_CODE = "loads code or selects cards"
 
 def _any_of_regex(texts: tuple[str, ...]) -> str:
     """Return a regular expression that matches any of the texts."""
-    return f"({'|'.join(each.replace('.', '[.]') for each in texts)})"
+    return f"({'|'.join(text.replace('.', '[.]') for text in texts)})"
 
 
-_ROLES = f"[{', '.join(repr(each) for each in sorted(CONTROL_PLANE))}]"
+_ROLES = f"[{', '.join(repr(role) for role in sorted(CONTROL_PLANE))}]"
 _AFFINITY = f"{SPEC}.?pod.?affinity.?nodeAffinity"
 _PLACES = (
     "?matchExpressions.orValue([]).exists(e, e.key == k &&"
-    f" e.operator in [{', '.join(repr(each) for each in sorted(PLACING))}])"
+    f" e.operator in [{', '.join(repr(operator) for operator in sorted(PLACING))}])"
 )
 _VARIABLES = " + ".join(
     container_env_expressions(
@@ -80,14 +80,14 @@ PERMISSIONS = (
         f" (k.split('/')[0].matches('(^|[.]){_any_of_regex(FOREIGN_DOMAINS)}$') || "
         f"k.matches('^{_any_of_regex(FOREIGN_STARTS)}')))",
         _LISTED.format("LIMIT.exists(p, x.startsWith(p))"),
-        wrong=f"' {CONTROLS_POD}'",
+        problem=f"' {CONTROLS_POD}'",
     ),
     LimitRule(
         "priorityClasses",
         "spec.pod.priorityClassName ",
         f"({cel_list_of_fields('pod.priorityClassName')}).filter(k, k.startsWith('{SYSTEM_PRIORITY}'))",
         _LISTED.format("x in LIMIT"),
-        wrong=f"' {EVICTS}'",
+        problem=f"' {EVICTS}'",
     ),
     LimitRule(
         "tolerations",
@@ -95,14 +95,14 @@ PERMISSIONS = (
         f"{SPEC}.?pod.?tolerations.orValue([]).map(t, t.?key.orValue('')).filter(k, k == '' || k in {_ROLES})"
         ".map(k, k == '' ? 'without a key' : k)",
         _LISTED.format("x in LIMIT"),
-        wrong=f"' {ALLOWS_CONTROL_PLANE}'",
+        problem=f"' {ALLOWS_CONTROL_PLANE}'",
     ),
     LimitRule(
         "tolerations",
         "spec.pod.nodeSelector ",
         f"{SPEC}.?pod.?nodeSelector.orValue({{}}).map(k, k).filter(k, k in {_ROLES})",
         "has(LIMIT) && x in LIMIT",
-        wrong=f"' {ALLOWS_CONTROL_PLANE}'",
+        problem=f"' {ALLOWS_CONTROL_PLANE}'",
     ),
     LimitRule(
         "tolerations",
@@ -111,14 +111,14 @@ PERMISSIONS = (
         f".exists(t, t.{_PLACES}) || {_AFFINITY}.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
         f".exists(p, p.preference.{_PLACES}))",
         "has(LIMIT) && x in LIMIT",
-        wrong=f"' {ALLOWS_CONTROL_PLANE}'",
+        problem=f"' {ALLOWS_CONTROL_PLANE}'",
     ),
     LimitRule(
         "environmentVariables",
         "variable ",
         _VARIABLES,
         _LISTED.format("LIMIT.exists(p, p.endsWith('*') ? x.startsWith(p.substring(0, p.size() - 1)) : x == p)"),
-        wrong=f"' {LOADS_CODE}'",
+        problem=f"' {LOADS_CODE}'",
     ),
 )
 """Rules whose values need permission. They are allowed if the class lists them."""

@@ -31,8 +31,8 @@ def structural_schema(model: type[BaseModel]) -> Schema:
 
     Raises SchemaError for a string, list or map without a bound, and for a type without a structural form.
     """
-    source = model.model_json_schema(by_alias=True)
-    return _rewrite_tree(_inline_references(source, source.get("$defs", {})))
+    json_schema = model.model_json_schema(by_alias=True)
+    return _rewrite_tree(_inline_references(json_schema, json_schema.get("$defs", {})))
 
 
 def leading_field_path(message: str) -> str:
@@ -40,22 +40,22 @@ def leading_field_path(message: str) -> str:
 
     If several fields share the type with the rule, the message names no field, because the API server adds the path.
     """
-    found = re.match(r"(?:spec|status|metadata)(?:\.[a-z]\w*)+", message)
-    return found[0] if found else ""
+    match = re.match(r"(?:spec|status|metadata)(?:\.[a-z]\w*)+", message)
+    return match[0] if match else ""
 
 
 def without_defaults(schema: Schema) -> Schema:
     """Return a structural schema without defaults, because a status field is absent until it is reported."""
-    bare = {key: value for key, value in schema.items() if key != "default"}
-    return map_children(bare, without_defaults)
+    node = {key: value for key, value in schema.items() if key != "default"}
+    return map_children(node, without_defaults)
 
 
 def _inline_references(node: Schema, definitions: Schema) -> Schema:
     """Replace references by their definitions. Keywords next to a reference take precedence."""
-    kept = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
+    result = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
     if reference := node.get("$ref"):
-        kept = definitions[reference.removeprefix("#/$defs/")] | kept
-    return map_children(kept, lambda child: _inline_references(child, definitions))
+        result = definitions[reference.removeprefix("#/$defs/")] | result
+    return map_children(result, lambda child: _inline_references(child, definitions))
 
 
 def _rewrite_tree(node: Schema) -> Schema:
@@ -87,16 +87,16 @@ def drop_title(node: Schema) -> Schema:
 
 def unwrap_optional(node: Schema) -> Schema:
     """Replace `X | None` by X: in Kubernetes a field that is not set is absent, not null."""
-    options = [each for each in node.get("anyOf", ()) if each != {"type": "null"}]
+    options = [option for option in node.get("anyOf", ()) if option != {"type": "null"}]
     if "anyOf" not in node or len(options) == len(node["anyOf"]):
         return node
-    rest = _drop_keys(node, "anyOf")
-    return options[0] | rest if len(options) == 1 else rest | {"anyOf": options}
+    keywords = _drop_keys(node, "anyOf")
+    return options[0] | keywords if len(options) == 1 else keywords | {"anyOf": options}
 
 
 def union_to_int_or_string(node: Schema) -> Schema:
     """Replace `int | str` by int-or-string, the only union of structural schemas, with the bounds of both."""
-    options = {each.get("type"): each for each in node.get("anyOf", ())}
+    options = {option.get("type"): option for option in node.get("anyOf", ())}
     if not options or INT_OR_STRING in node:
         return node
     if set(options) != {"integer", "string"}:
@@ -120,10 +120,10 @@ def const_to_enum(node: Schema) -> Schema:
 def convert_exclusive_bounds(node: Schema) -> Schema:
     """Replace an exclusive bound by the bound and a boolean, as in OpenAPI 3.0."""
     result = dict(node)
-    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        value = node.get(exclusive)
+    for exclusive_key, bound_key in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        value = node.get(exclusive_key)
         if value is not None and not isinstance(value, bool):
-            result |= {bound: value, exclusive: True}
+            result |= {bound_key: value, exclusive_key: True}
     return result
 
 
@@ -131,18 +131,18 @@ def tuple_to_list(node: Schema) -> Schema:
     """Replace a tuple of equal members by a list. The schema already contains minItems and maxItems."""
     if "prefixItems" not in node:
         return node
-    first, *others = node["prefixItems"]
-    if any(each != first for each in others):
+    first_member, *other_members = node["prefixItems"]
+    if any(member != first_member for member in other_members):
         raise SchemaError("a tuple with members of several types has no structural form: use an object")
-    return _drop_keys(node, "prefixItems") | {"items": first}
+    return _drop_keys(node, "prefixItems") | {"items": first_member}
 
 
 def keep_value_constraint(node: Schema) -> Schema:
     """Keep only the constraint of the values of a map. CEL rules check the keys, and no object is closed."""
-    patterns = node.get("patternProperties", {})
-    values = next(iter(patterns.values()), node.get("additionalProperties"))
-    rest = _drop_keys(node, "patternProperties", "propertyNames", "additionalProperties")
-    return rest | {"additionalProperties": values} if isinstance(values, dict) else rest
+    pattern_schemas = node.get("patternProperties", {})
+    value_schema = next(iter(pattern_schemas.values()), node.get("additionalProperties"))
+    keywords = _drop_keys(node, "patternProperties", "propertyNames", "additionalProperties")
+    return keywords | {"additionalProperties": value_schema} if isinstance(value_schema, dict) else keywords
 
 
 def set_list_type(node: Schema) -> Schema:
@@ -168,20 +168,20 @@ def set_object_default(node: Schema) -> Schema:
     if "default" not in node:
         return node
     fields = node.get("properties", {})
-    filled_in = {name for name, field in fields.items() if MEANT_WHEN_LEFT_OUT in field}
-    given = _drop_fields(_drop_empty_fields(node["default"]), filled_in)
-    own = {name: field["default"] for name, field in node.get("properties", {}).items() if "default" in field}
-    if given in _SAME_AS_ABSENT:
+    operator_field_names = {name for name, field in fields.items() if MEANT_WHEN_LEFT_OUT in field}
+    default = _drop_fields(_drop_empty_fields(node["default"]), operator_field_names)
+    field_defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+    if default in _SAME_AS_ABSENT:
         return _drop_keys(node, "default")
     if "properties" not in node:
         return node
-    if given != own:
-        raise SchemaError(f"an object's default must be that of its fields {own}, not {given}")
-    return node | {"default": own}
+    if default != field_defaults:
+        raise SchemaError(f"an object's default must be that of its fields {field_defaults}, not {default}")
+    return node | {"default": field_defaults}
 
 
 def drop_operator_defaults(node: Schema) -> Schema:
-    """Remove the defaults that the operator fills in from the schema, after object_default() has read them."""
+    """Remove the defaults that the operator fills in from the schema, after set_object_default() has read them."""
     if "properties" not in node:
         return node
     return node | {
@@ -192,8 +192,8 @@ def drop_operator_defaults(node: Schema) -> Schema:
 def require_bound(node: Schema) -> Schema:
     """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds."""
     kind = "string" if INT_OR_STRING in node else node.get("type", "")
-    fixed = "enum" in node or "properties" in node
-    if kind in _BOUND and not fixed and _BOUND[kind] not in node:
+    is_bounded = "enum" in node or "properties" in node
+    if kind in _BOUND and not is_bounded and _BOUND[kind] not in node:
         raise SchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
     return node
 
@@ -219,12 +219,12 @@ def _drop_empty_fields(value: Any) -> Any:
     """Return a default without empty fields."""
     if not isinstance(value, dict):
         return value
-    inner = {key: _drop_empty_fields(each) for key, each in value.items()}
-    return {key: each for key, each in inner.items() if each not in _SAME_AS_ABSENT}
+    fields = {key: _drop_empty_fields(field) for key, field in value.items()}
+    return {key: field for key, field in fields.items() if field not in _SAME_AS_ABSENT}
 
 
 def _drop_fields(value: Any, names: set[str]) -> Any:
-    return {key: each for key, each in value.items() if key not in names} if isinstance(value, dict) else value
+    return {key: field for key, field in value.items() if key not in names} if isinstance(value, dict) else value
 
 
 def _drop_keys(node: Schema, *keys: str) -> Schema:

@@ -22,13 +22,13 @@ class Rule(BaseModel):
 
     def to_keyword_entry(self) -> JsonDict:
         """Return the rule as an entry of the keyword."""
-        written: JsonDict = {"rule": self.rule, "message": self.message}
-        return written | {"optionalOldSelf": True} if self.before else written
+        entry: JsonDict = {"rule": self.rule, "message": self.message}
+        return entry | {"optionalOldSelf": True} if self.before else entry
 
 
 def rules_keyword(*rules: Rule) -> JsonDict:
     """Return the schema keywords that make the API server check `rules`, for `json_schema_extra` of a field."""
-    return {"x-kubernetes-validations": [each.to_keyword_entry() for each in rules]}
+    return {"x-kubernetes-validations": [rule.to_keyword_entry() for rule in rules]}
 
 
 MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
@@ -48,6 +48,6 @@ def list_map_keywords(*keys: str) -> JsonDict:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
-def config_with_rules(*checks: Rule) -> ConfigDict:
+def config_with_rules(*rules: Rule) -> ConfigDict:
     """Return the model configuration that adds CEL rules to a model. In the rules, `self` is the object."""
-    return ConfigDict(json_schema_extra=rules_keyword(*checks))
+    return ConfigDict(json_schema_extra=rules_keyword(*rules))

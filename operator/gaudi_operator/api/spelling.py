@@ -18,30 +18,32 @@ from gaudi_runtime.contract.base import spec_spelling
 class ContractEnum:
     """Annotation of a field whose values are members of an enumeration of the runtime contract.
 
-    `without` contains the members that a resource must not have.
+    `excluded` contains the members that a resource must not have.
     """
 
-    without: tuple[StrEnum, ...] = ()
+    excluded: tuple[StrEnum, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: type[StrEnum], _: GetCoreSchemaHandler) -> CoreSchema:
-        words = {spec_spelling(word): word for word in source if word not in self.without}
-        spelled = core_schema.no_info_before_validator_function(_to_spec_spelling, core_schema.literal_schema([*words]))
+        members_by_spelling = {spec_spelling(member): member for member in source if member not in self.excluded}
+        schema = core_schema.no_info_before_validator_function(
+            _to_spec_spelling, core_schema.literal_schema([*members_by_spelling])
+        )
         return core_schema.no_info_after_validator_function(
-            words.__getitem__,
-            spelled,
+            members_by_spelling.__getitem__,
+            schema,
             # Serialize as in the spec only for JSON, because resources and ControllerRevisions are stored as JSON.
             serialization=core_schema.plain_serializer_function_ser_schema(spec_spelling, when_used="json"),
         )
 
 
-def cel_is_one_of(field: str, *words: StrEnum) -> str:
-    """Return CEL that compares a field of `self` with `words` as spelled in resources; false if unset.
+def cel_is_one_of(field: str, *members: StrEnum) -> str:
+    """Return CEL that compares a field of `self` with `members` as spelled in resources; false if unset.
 
     The API server does not fill in these fields, so the field and its section may be absent.
     """
-    return f"(self.?{field.replace('.', '.?')}.orValue('') in {[spec_spelling(word) for word in words]})"
+    return f"(self.?{field.replace('.', '.?')}.orValue('') in {[spec_spelling(member) for member in members]})"
 
 
-def _to_spec_spelling(given: Any) -> Any:
+def _to_spec_spelling(value: Any) -> Any:
     """Return the spelling of a member of the enumeration, and every other value unchanged."""
-    return spec_spelling(given) if isinstance(given, StrEnum) else given
+    return spec_spelling(value) if isinstance(value, StrEnum) else value

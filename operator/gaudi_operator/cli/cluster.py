@@ -69,27 +69,27 @@ class Connection:
         if self.namespace:
             return self.namespace
         try:
-            contexts, current = config.list_kube_config_contexts(self._kubeconfig_path())
+            contexts, current_context = config.list_kube_config_contexts(self._kubeconfig_path())
         except (config.ConfigException, *MALFORMED):
             return "default"
-        chosen = next((each for each in contexts if each["name"] == self.context), current)
-        return str(chosen.get("context", {}).get("namespace") or "default")
+        selected_context = next((context for context in contexts if context["name"] == self.context), current_context)
+        return str(selected_context.get("context", {}).get("namespace") or "default")
 
     def context_names(self) -> list[str]:
         """Return the names of the contexts in the kubeconfig; an empty list if the kubeconfig cannot be read."""
         try:
-            known, _ = config.list_kube_config_contexts(self._kubeconfig_path())
+            contexts, _ = config.list_kube_config_contexts(self._kubeconfig_path())
         except (config.ConfigException, *MALFORMED):
             return []
-        return [str(each["name"]) for each in known]
+        return [str(context["name"]) for context in contexts]
 
     def _kubeconfig_path(self) -> str:
         """Return the path of the kubeconfig. KUBECONFIG is read at each call; the library reads it only at import."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
 
     def _is_in_pod(self) -> bool:
-        known = any(Path(each).expanduser().exists() for each in self._kubeconfig_path().split(os.pathsep) if each)
-        return not known and not self.kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ
+        has_file = any(Path(path).expanduser().exists() for path in self._kubeconfig_path().split(os.pathsep) if path)
+        return not has_file and not self.kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 class Cluster:
@@ -98,58 +98,58 @@ class Cluster:
     def __init__(self, connection: Connection) -> None:
         """Open the connection. Raises ConfigError if no cluster is configured."""
         self._connection, self._api = connection, connection.create_client()
-        self._objects = client.CustomObjectsApi(self._api)
+        self._custom_objects = client.CustomObjectsApi(self._api)
         self.namespace = connection.selected_namespace()
 
     def kubectl_options(self) -> list[str]:
         """Return the options with which kubectl accesses the same cluster: --kubeconfig and --context."""
-        said = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
-        return [f"{option}={value}" for option, value in said.items() if value]
+        options = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
+        return [f"{option}={value}" for option, value in options.items() if value]
 
     def fetch_inference(self, name: str) -> Manifest:
         """Return the manifest of a GaudiInference."""
         with self._convert_errors("read", name):
-            found: Any = self._objects.get_namespaced_custom_object(
+            manifest: Any = self._custom_objects.get_namespaced_custom_object(
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
             )
-        return dict(found)
+        return dict(manifest)
 
-    def list_inferences(self, everywhere: bool = False) -> list[Manifest]:
-        """Return the GaudiInferences of the namespace, or of all namespaces if `everywhere` is True."""
-        inside = "" if everywhere else f"namespaces/{self.namespace}/"
+    def list_inferences(self, all_namespaces: bool = False) -> list[Manifest]:
+        """Return the GaudiInferences of the namespace, or of all namespaces if `all_namespaces` is True."""
+        namespace_path = "" if all_namespaces else f"namespaces/{self.namespace}/"
         with self._convert_errors("list", "resources"):
-            found = self._send_request(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
-            return list(json.loads(found)["items"])
+            body = self._send_request(f"/apis/{GROUP}/{VERSION}/{namespace_path}{PLURAL}")
+            return list(json.loads(body)["items"])
 
     def list_namespaces(self) -> list[str]:
         """Return the names of all namespaces."""
         with self._convert_errors("list", "namespaces"):
-            return [each["metadata"]["name"] for each in json.loads(self._send_request("/api/v1/namespaces"))["items"]]
+            return [item["metadata"]["name"] for item in json.loads(self._send_request("/api/v1/namespaces"))["items"]]
 
     def fetch_inference_with_texts(self, name: str) -> Manifest:
         """Return a GaudiInference with the texts of its ConfigMaps inserted into the spec, as the operator reads it."""
-        found = self.fetch_inference(name)
-        return dict(insert_texts(found, self.read_referenced_texts(found)))
+        manifest = self.fetch_inference(name)
+        return dict(insert_texts(manifest, self.read_referenced_texts(manifest)))
 
     def read_referenced_texts(self, manifest: Manifest) -> dict[ConfigMapTextKey, str]:
         """Return the texts of the ConfigMaps that the spec references. Missing texts are omitted."""
-        found = {}
-        for each in referenced_texts(manifest):
-            with suppress(ConfigError), self._convert_errors("read", each.name):
-                read = client.CoreV1Api(self._api).read_namespaced_config_map
-                data = read(each.name, self.namespace, _request_timeout=TIMEOUT_SECONDS).data or {}
-                found.update({each: str(data[each.key])} if each.key in data else {})
-        return found
+        texts = {}
+        for text_key in referenced_texts(manifest):
+            with suppress(ConfigError), self._convert_errors("read", text_key.name):
+                read_config_map = client.CoreV1Api(self._api).read_namespaced_config_map
+                data = read_config_map(text_key.name, self.namespace, _request_timeout=TIMEOUT_SECONDS).data or {}
+                texts.update({text_key: str(data[text_key.key])} if text_key.key in data else {})
+        return texts
 
     def watch_inference(self, name: str, seconds: float) -> Iterator[Manifest]:
         """Yield the GaudiInference after every change, until `seconds` have passed or the connection breaks."""
-        asked = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}
+        options = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}
         with self._convert_errors("watch", name):
             try:
                 for event in watch.Watch().stream(
-                    self._objects.list_namespaced_custom_object,
+                    self._custom_objects.list_namespaced_custom_object,
                     *(GROUP, VERSION, self.namespace, PLURAL),
-                    **asked,
+                    **options,
                     # The server ends the watch after `seconds`. The client's timeout is longer, so that it expires only
                     # if the connection is dead.
                     _request_timeout=(TIMEOUT_SECONDS, seconds + TIMEOUT_SECONDS),
@@ -163,7 +163,7 @@ class Cluster:
     def list_revisions(self, name: str) -> list[Manifest]:
         """Return the ControllerRevisions of a GaudiInference."""
         with self._convert_errors("list", name, "the revisions of "):
-            found: Any = self._objects.list_namespaced_custom_object(
+            response: Any = self._custom_objects.list_namespaced_custom_object(
                 "apps",
                 "v1",
                 self.namespace,
@@ -171,37 +171,37 @@ class Cluster:
                 label_selector=f"{NAME_LABEL}={name}",
                 _request_timeout=TIMEOUT_SECONDS,
             )
-        return list(found["items"])
+        return list(response["items"])
 
     def patch_inference(self, name: str, patch: Patch) -> None:
         """Patch a GaudiInference."""
         with self._convert_errors("change", name):
             self._patch(GROUP, VERSION, PLURAL, name, patch)
 
-    def patch_revision(self, name: str, revision: str, patch: Patch) -> None:
+    def patch_revision(self, name: str, revision_name: str, patch: Patch) -> None:
         """Patch the ControllerRevision of a revision of the GaudiInference `name`."""
         with self._convert_errors("change", name, "the revisions of "):
-            self._patch("apps", "v1", "controllerrevisions", f"{name}-{revision}", patch)
+            self._patch("apps", "v1", "controllerrevisions", f"{name}-{revision_name}", patch)
 
     def list_pods(self, name: str) -> list[Manifest]:
         """Return the pods of a GaudiInference."""
         with self._convert_errors("list", name, "the pods of "):
-            pods = self._send_request(
+            body = self._send_request(
                 "/api/v1/namespaces/{namespace}/pods", query=[("labelSelector", f"{NAME_LABEL}={name}")]
             )
-            return list(json.loads(pods)["items"])
+            return list(json.loads(body)["items"])
 
-    def query_pod(self, name: str, pod: str, path: str, namespace: str | None = None) -> str:
+    def query_pod(self, name: str, pod_name: str, path: str, namespace: str | None = None) -> str:
         """Send a GET request to the status port of a pod through the API server, and return the response body."""
-        with self._convert_errors("ask", name, f"pod {pod} of "):
-            at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
-            return self._send_request(at, pod=pod, namespace=namespace or self.namespace).decode()
+        with self._convert_errors("ask", name, f"pod {pod_name} of "):
+            proxy_path = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
+            return self._send_request(proxy_path, pod=pod_name, namespace=namespace or self.namespace).decode()
 
     def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
         """Create a pod for the GaudiInference `name`, and return the pod's name."""
         with self._convert_errors("create", name, "a pod for "):
             path = "/api/v1/namespaces/{namespace}/pods"
-            return str(json.loads(self._send_request(path, verb="POST", sent=pod))["metadata"]["name"])
+            return str(json.loads(self._send_request(path, verb="POST", payload=pod))["metadata"]["name"])
 
     def read_pod(self, name: str, pod: str) -> Manifest:
         """Return a pod that was created for the GaudiInference `name`."""
@@ -229,26 +229,28 @@ class Cluster:
         path: str,
         query: list[tuple[str, str]] | None = None,
         verb: str = "GET",
-        sent: Mapping[str, Any] | None = None,
+        payload: Mapping[str, Any] | None = None,
         **names: str,
     ) -> bytes:
         """Send a request and return the response body. The library's pod class is unused: its import takes over 1 s."""
-        inside = {"namespace": self.namespace, **names}
-        headers = {"Content-Type": "application/json"} if sent else {}
-        request = self._api.param_serialize(verb, path, inside, query, headers, sent, auth_settings=["BearerToken"])
-        answer = self._api.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
-        body = bytes(answer.read() or b"")
-        if not 200 <= answer.status < 300:
-            raise ApiException(status=answer.status, reason=answer.reason, body=body.decode(errors="replace"))
+        path_parameters = {"namespace": self.namespace, **names}
+        headers = {"Content-Type": "application/json"} if payload else {}
+        request = self._api.param_serialize(
+            verb, path, path_parameters, query, headers, payload, auth_settings=["BearerToken"]
+        )
+        response = self._api.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
+        body = bytes(response.read() or b"")
+        if not 200 <= response.status < 300:
+            raise ApiException(status=response.status, reason=response.reason, body=body.decode(errors="replace"))
         return body
 
     def _patch(self, group: str, version: str, plural: str, name: str, patch: Patch) -> None:
-        kind = "merge-patch" if isinstance(patch, dict) else "json-patch"
-        self._objects.patch_namespaced_custom_object(
+        patch_type = "merge-patch" if isinstance(patch, dict) else "json-patch"
+        self._custom_objects.patch_namespaced_custom_object(
             *(group, version, self.namespace, plural, name),
             body=patch,
             field_manager=FIELD_MANAGER,
-            _content_type=f"application/{kind}+json",
+            _content_type=f"application/{patch_type}+json",
             _request_timeout=TIMEOUT_SECONDS,
         )
 
@@ -263,15 +265,18 @@ class Cluster:
         except HTTPError as error:
             raise ConfigError(f"the cluster of the current context does not answer: {_cause(error)}") from error
 
-    def _error_message(self, error: ApiException, verb: str, part: str, what: str) -> str:
+    def _error_message(self, error: ApiException, verb: str, part: str, resource: str) -> str:
         match error.status:
             # HTTP 404 for a part of a resource, such as a pod, does not mean that the resource itself is missing.
             case 404 if not part:
-                return f"there is no {what}"
+                return f"there is no {resource}"
             case 401 | 403:
-                return f"the current context may not {verb} {part}{what} (HTTP {error.status})"
-        said = _server_message(error)
-        return f"the API server answered HTTP {error.status} {error.reason} for {what}{f': {said}' if said else ''}"
+                return f"the current context may not {verb} {part}{resource} (HTTP {error.status})"
+        message = _server_message(error)
+        return (
+            f"the API server answered HTTP {error.status} {error.reason} for "
+            f"{resource}{f': {message}' if message else ''}"
+        )
 
 
 def _server_message(error: ApiException) -> str:

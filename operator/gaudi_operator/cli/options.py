@@ -10,16 +10,16 @@ import typer
 
 from gaudi_runtime.version import version_line
 
-Question = TypeVar("Question")
+Selection = TypeVar("Selection")
 Parameters = ParamSpec("Parameters")
-Command = Callable[Concatenate[Question, Parameters], None]
+Command = Callable[Concatenate[Selection, Parameters], None]
 
 
 def add_version_option(app: typer.Typer, program: str) -> None:
     """Add the option `--version` to a command line tool, `gaudi-plan` or `kubectl gaudi`."""
 
-    def print_version(wanted: bool) -> None:
-        if wanted:
+    def print_version(show_version: bool) -> None:
+        if show_version:
             typer.echo(version_line(program))
             raise typer.Exit
 
@@ -34,27 +34,30 @@ def add_version_option(app: typer.Typer, program: str) -> None:
 
 
 def with_options_of(
-    ask: Callable[..., Question], report_errors: Callable[[], AbstractContextManager[None]]
-) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
-    """Return a decorator that replaces the first parameter of a command by the options in the signature of `ask`.
+    select: Callable[..., Selection], report_errors: Callable[[], AbstractContextManager[None]]
+) -> Callable[[Command[Selection, Parameters]], Callable[..., None]]:
+    """Return a decorator that replaces the first parameter of a command by the options in the signature of `select`.
 
-    The decorated command calls `ask` with these options, and passes the result to the original command. Both calls run
-    in `report_errors`. typer shows parameters in the order of the signature. Therefore arguments come before options,
-    and the parameters of `ask` come before the parameters of the command.
+    The decorated command calls `select` with these options, and passes the result to the original command. Both calls
+    run in `report_errors`. typer shows parameters in the order of the signature. Therefore arguments come before
+    options, and the parameters of `select` come before the parameters of the command.
     """
-    source = inspect.signature(ask).parameters
+    shared_parameters = inspect.signature(select).parameters
 
-    def decorate(command: Command[Question, Parameters]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())[1:]
+    def decorate(command: Command[Selection, Parameters]) -> Callable[..., None]:
+        command_parameters = list(inspect.signature(command).parameters.values())[1:]
 
         @wraps(command)
         def run_command(**options: Any) -> None:
             with report_errors():
-                question = ask(**{name: options.pop(name) for name in source})
-                command(question, **options)  # type: ignore[call-arg]
+                selection = select(**{name: options.pop(name) for name in shared_parameters})
+                command(selection, **options)  # type: ignore[call-arg]
 
-        ordered = sorted([*source.values(), *own], key=lambda each: each.default is not each.empty)
-        run_command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        parameters = sorted(
+            [*shared_parameters.values(), *command_parameters],
+            key=lambda parameter: parameter.default is not parameter.empty,
+        )
+        run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run_command
 
     return decorate

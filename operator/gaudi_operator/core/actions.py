@@ -41,7 +41,7 @@ class Delete:
 class SetGate:
     """A write of one pod's gate condition, by server-side apply on pods/status. The pod must still have this UID.
 
-    `again` is True if the gate was written before.
+    `is_rewrite` is True if the gate was written before.
     """
 
     pod: str
@@ -49,7 +49,7 @@ class SetGate:
     open: bool
     reason: str
     message: str
-    again: bool = False
+    is_rewrite: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Decision:
 
     `requeue_after` is the number of seconds until the next reconcile if nothing else triggers it, or None if no
     deadline is pending. `question` is set if the decision needs a plan that is not computed yet. In this case the
-    actions contain only gate writes, and the status does not change. `status_held` is the time since which a newer
-    status waits to be written.
+    actions contain only gate writes, and the status does not change. `status_held_since` is the time since which a
+    newer status waits to be written.
     """
 
     actions: tuple[Action, ...]
@@ -81,12 +81,12 @@ class Decision:
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
     question: AnyPlanQuestion | None = None
-    status_held: datetime | None = None
+    status_held_since: datetime | None = None
 
 
 def changes_live_objects(action: Action, observed: Observed) -> bool:
     """Return True if the action deletes an object or changes a live workload. A further step may then be due."""
     if isinstance(action, Apply):
-        live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
-        return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live
+        live_workloads = {(workload["kind"], workload["metadata"]["name"]) for workload in observed.workloads}
+        return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live_workloads
     return isinstance(action, Delete)

@@ -36,13 +36,13 @@ FORBIDDEN = "ForbiddenByClass"
 class ResolvedClass:
     """The class of one resource, or the problem that prevents the operator from using the class.
 
-    `says` is the spec of the class. `elsewhere` is True if another installation serves the class.
+    `spec` is the spec of the class. `served_elsewhere` is True if another installation serves the class.
     """
 
     name: str | None = None
-    says: GaudiInferenceClassSpec | None = None
+    spec: GaudiInferenceClassSpec | None = None
     problem: Problem | None = None
-    elsewhere: bool = False
+    served_elsewhere: bool = False
 
     @property
     def limits(self) -> ClassLimits:
@@ -50,14 +50,14 @@ class ResolvedClass:
 
         Without a class, or in a trial, only settings that need permission are refused.
         """
-        if self.says and self.says.trial:
-            return ClassLimits(allow_all_clients=self.says.limits.allow_all_clients)
+        if self.spec and self.spec.trial:
+            return ClassLimits(allow_all_clients=self.spec.limits.allow_all_clients)
         return self.permissions
 
     @property
     def permissions(self) -> ClassLimits:
         """The limits of the class, even in a trial. The entries of their lists are permitted."""
-        return self.says.limits if self.says else ClassLimits()
+        return self.spec.limits if self.spec else ClassLimits()
 
 
 NO_CLASS = ResolvedClass()
@@ -68,34 +68,34 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
 
     If the installation requires a class, return a problem instead of NO_CLASS.
     """
-    asked = inference.spec.class_name
-    found = _find_class(asked, observed) if asked else _find_default_class(observed)
-    if found is None:
+    class_name = inference.spec.class_name
+    class_or_problem = _find_class(class_name, observed) if class_name else _find_default_class(observed)
+    if class_or_problem is None:
         return ResolvedClass(problem=_REQUIRED) if defaults.require_class else NO_CLASS
-    if isinstance(found, Problem):
-        return ResolvedClass(asked, problem=found)
-    name = found["metadata"]["name"]
+    if isinstance(class_or_problem, Problem):
+        return ResolvedClass(class_name, problem=class_or_problem)
+    name = class_or_problem["metadata"]["name"]
     # Read `controller` from the raw manifest. A class of another installation may have fields of a newer release, which
     # would fail the validation.
-    if (found.get("spec") or {}).get("controller") != defaults.controller:
-        return ResolvedClass(name, elsewhere=True)
+    if (class_or_problem.get("spec") or {}).get("controller") != defaults.controller:
+        return ResolvedClass(name, served_elsewhere=True)
     try:
-        says = GaudiInferenceClass.model_validate(found).spec
+        class_spec = GaudiInferenceClass.model_validate(class_or_problem).spec
     except ValidationError:
         return ResolvedClass(name, problem=Problem("ClassUnreadable", _UNREADABLE.format(name)))
     namespace = inference.identity.namespace
-    if says.namespaces is not None and not selector_matches(says.namespaces, observed.namespace_labels):
-        where = "spec.className" if asked else "spec.className is left out, and the default class"
+    if class_spec.namespaces is not None and not selector_matches(class_spec.namespaces, observed.namespace_labels):
+        subject = "spec.className" if class_name else "spec.className is left out, and the default class"
         return ResolvedClass(
             name,
-            says,
+            class_spec,
             Problem(
                 FORBIDDEN,
-                f"{where} {name} is not for namespace {namespace}, because spec.namespaces of the class does not "
+                f"{subject} {name} is not for namespace {namespace}, because spec.namespaces of the class does not "
                 "select this namespace. Use another class.",
             ),
         )
-    return ResolvedClass(name, says)
+    return ResolvedClass(name, class_spec)
 
 
 _REQUIRED = Problem(
@@ -111,12 +111,12 @@ _UNREADABLE = (
 
 def needs_namespace_labels(observed: Observed) -> bool:
     """Return True if any class selects namespaces by labels."""
-    return any((each.get("spec") or {}).get("namespaces") is not None for each in observed.classes)
+    return any((manifest.get("spec") or {}).get("namespaces") is not None for manifest in observed.classes)
 
 
 def _find_class(name: str, observed: Observed) -> Manifest | Problem:
-    found = next((each for each in observed.classes if each["metadata"]["name"] == name), None)
-    return found or Problem(
+    manifest = next((candidate for candidate in observed.classes if candidate["metadata"]["name"] == name), None)
+    return manifest or Problem(
         "ClassMissing",
         f"spec.className is {name}, but no GaudiInferenceClass has this name. Create the class, or set "
         "spec.className to a class listed by `kubectl get gic`.",
@@ -124,10 +124,10 @@ def _find_class(name: str, observed: Observed) -> Manifest | Problem:
 
 
 def _find_default_class(observed: Observed) -> Manifest | Problem | None:
-    found = [each for each in observed.classes if (each.get("spec") or {}).get("default")]
-    if len(found) < 2:
-        return next(iter(found), None)
-    names = ", ".join(sorted(each["metadata"]["name"] for each in found))
+    default_classes = [manifest for manifest in observed.classes if (manifest.get("spec") or {}).get("default")]
+    if len(default_classes) < 2:
+        return next(iter(default_classes), None)
+    names = ", ".join(sorted(manifest["metadata"]["name"] for manifest in default_classes))
     return Problem(
         "ClassAmbiguous",
         f"spec.className is left out, but several classes are the default ({names}). Set spec.className, or keep "
@@ -138,20 +138,20 @@ def _find_default_class(observed: Observed) -> Manifest | Problem | None:
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return True if the namespace selector of a class matches the labels of a namespace, as defined by Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _requirement_matches(each, labels) for each in selector.match_expressions
+        _requirement_matches(requirement, labels) for requirement in selector.match_expressions
     )
 
 
-def _requirement_matches(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    match asked.operator:
+def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    match requirement.operator:
         case SelectorOperator.IN:
-            return labels.get(asked.key) in asked.values
+            return labels.get(requirement.key) in requirement.values
         case SelectorOperator.NOT_IN:
-            return labels.get(asked.key) not in asked.values
+            return labels.get(requirement.key) not in requirement.values
         case SelectorOperator.EXISTS:
-            return asked.key in labels
+            return requirement.key in labels
         case SelectorOperator.DOES_NOT_EXIST:
-            return asked.key not in labels
+            return requirement.key not in labels
 
 
 @dataclass(frozen=True)
@@ -164,20 +164,22 @@ class FilledInference:
 
 def fill_class_defaults(inference: Inference, platform: ResolvedClass) -> FilledInference:
     """Return the resource with the defaults of its class."""
-    if platform.says is None:
+    if platform.spec is None:
         return FilledInference(inference)
-    spec, values = inference.spec, dict(_default_values(inference.spec, platform.says.defaults))
+    spec, values = inference.spec, dict(_default_values(inference.spec, platform.spec.defaults))
     for path, value in values.items():
         spec = _replace_field(spec, tuple(path.split(".")), value)
-    shown = {".".join(_manifest_names(spec, *path.split("."))): _to_json_value(value) for path, value in values.items()}
-    return FilledInference(replace(inference, spec=spec), shown)
+    json_values = {
+        ".".join(_manifest_names(spec, *path.split("."))): _to_json_value(value) for path, value in values.items()
+    }
+    return FilledInference(replace(inference, spec=spec), json_values)
 
 
 def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
     """Return the class defaults for omitted fields of the spec, as (path below spec in Python names, value)."""
     pod = spec.pod
-    own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
-    cards = not runs_on_cpu(spec.accelerator)
+    has_own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
+    has_cards = not runs_on_cpu(spec.accelerator)
     candidates: list[tuple[str, Any, bool]] = [
         ("server.image", getattr(defaults.images, spec.accelerator.generation.value), spec.server.image is None),
         ("pod.image_pull_secrets", defaults.image_pull_secrets, not pod.image_pull_secrets),
@@ -189,13 +191,13 @@ def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[t
         ("pod.node_selector", defaults.node_selector, not pod.node_selector),
         ("pod.tolerations", defaults.tolerations, not pod.tolerations),
         ("pod.priority_class_name", defaults.priority_class_name, pod.priority_class_name is None),
-        ("accelerator.hugepages", defaults.hugepages, cards and spec.accelerator.hugepages is None),
+        ("accelerator.hugepages", defaults.hugepages, has_cards and spec.accelerator.hugepages is None),
         *_resource_defaults(pod.resources, defaults.resources),
         ("pod.shared_memory_size", defaults.shared_memory_size, pod.shared_memory_size is None),
         ("pod.cache_size", defaults.cache_size, pod.cache_size is None),
         ("pod.tmp_size", defaults.tmp_size, pod.tmp_size is None),
-        ("pod.run_as_user", defaults.run_as_user, not own_user),
-        ("pod.user_from_cluster", defaults.user_from_cluster, not own_user and defaults.run_as_user is None),
+        ("pod.run_as_user", defaults.run_as_user, not has_own_user),
+        ("pod.user_from_cluster", defaults.user_from_cluster, not has_own_user and defaults.run_as_user is None),
         (
             "recipe_cache.object_store",
             defaults.recipe_object_store,
@@ -206,18 +208,18 @@ def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[t
     return [(path, value) for path, value, left_out in candidates if left_out and value]
 
 
-def _resource_defaults(own: ContainerResources, given: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
+def _resource_defaults(resources: ContainerResources, defaults: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
     """Yield (path, default, applies). A default applies if the spec has no request and no limit for the resource."""
     for name in ResourceAmounts.model_fields:
-        left_out = getattr(own.requests, name) is None and getattr(own.limits, name) is None
-        yield f"pod.resources.requests.{name}", getattr(given.requests, name), left_out
-        yield f"pod.resources.limits.{name}", getattr(given.limits, name), left_out
+        left_out = getattr(resources.requests, name) is None and getattr(resources.limits, name) is None
+        yield f"pod.resources.requests.{name}", getattr(defaults.requests, name), left_out
+        yield f"pod.resources.limits.{name}", getattr(defaults.limits, name), left_out
 
 
 def _replace_field(model: Any, path: tuple[str, ...], value: Any) -> Any:
     name, *rest = path
-    inner = _replace_field(getattr(model, name), tuple(rest), value) if rest else value
-    return model.model_copy(update={name: inner})
+    new_value = _replace_field(getattr(model, name), tuple(rest), value) if rest else value
+    return model.model_copy(update={name: new_value})
 
 
 def _manifest_names(model: Any, name: str, *rest: str) -> Iterator[str]:
@@ -230,4 +232,4 @@ def _manifest_names(model: Any, name: str, *rest: str) -> Iterator[str]:
 def _to_json_value(value: Any) -> Any:
     if isinstance(value, ApiModel):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return [_to_json_value(each) for each in value] if isinstance(value, tuple) else value
+    return [_to_json_value(entry) for entry in value] if isinstance(value, tuple) else value

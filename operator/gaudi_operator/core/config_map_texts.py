@@ -25,19 +25,19 @@ def referenced_texts(resource: Manifest) -> tuple[ConfigMapTextKey, ...]:
 def insert_texts(resource: Manifest, texts: Mapping[ConfigMapTextKey, str]) -> Manifest:
     """Return `resource` with the texts in place of the references. A reference to a missing or too long text stays."""
     spec = resource.get("spec")
-    for section, reference, field, key in _text_references(resource):
+    for section_path, reference_field, text_field, key in _text_references(resource):
         text = texts.get(key)
         if text is not None and len(text) <= MOST_TEXT:
-            spec = _replace_reference(spec, section, reference, {field: text})
+            spec = _replace_reference(spec, section_path, reference_field, {text_field: text})
     return {**resource, "spec": spec}
 
 
 def _text_references(resource: Manifest) -> Iterator[tuple[tuple[str, ...], str, str, ConfigMapTextKey]]:
-    for section, reference, field in _PLACES:
-        found = _get_nested(resource.get("spec"), (*section, reference, "configMapKeyRef"))
-        name, key = _get_nested(found, ("name",)), _get_nested(found, ("key",))
+    for section_path, reference_field, text_field in _PLACES:
+        key_ref = _get_nested(resource.get("spec"), (*section_path, reference_field, "configMapKeyRef"))
+        name, key = _get_nested(key_ref, ("name",)), _get_nested(key_ref, ("key",))
         if isinstance(name, str) and isinstance(key, str):
-            yield section, reference, field, ConfigMapTextKey(name, key)
+            yield section_path, reference_field, text_field, ConfigMapTextKey(name, key)
 
 
 def _get_nested(value: Any, path: tuple[str, ...]) -> Any:
@@ -46,7 +46,7 @@ def _get_nested(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _replace_reference(value: Any, path: tuple[str, ...], reference: str, text: dict[str, str]) -> dict[str, Any]:
+def _replace_reference(value: Any, path: tuple[str, ...], reference_field: str, text: dict[str, str]) -> dict[str, Any]:
     if path:
-        return {**value, path[0]: _replace_reference(value[path[0]], path[1:], reference, text)}
-    return {**{key: each for key, each in value.items() if key != reference}, **text}
+        return {**value, path[0]: _replace_reference(value[path[0]], path[1:], reference_field, text)}
+    return {**{key: entry for key, entry in value.items() if key != reference_field}, **text}

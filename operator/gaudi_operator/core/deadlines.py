@@ -15,20 +15,20 @@ class Deadlines:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
-        self._due: float | None = None
+        self._requeue_seconds: float | None = None
 
     def has_passed(self, since: datetime, seconds: float) -> bool:
         """Return True if `seconds` have passed since `since`. Otherwise schedule a requeue for that moment."""
-        left = seconds - (self.now - since).total_seconds()
-        if left > 0:
-            self.schedule_requeue(left)
-        return left <= 0
+        remaining_seconds = seconds - (self.now - since).total_seconds()
+        if remaining_seconds > 0:
+            self.schedule_requeue(remaining_seconds)
+        return remaining_seconds <= 0
 
     def schedule_requeue(self, seconds: float) -> None:
         """Schedule a requeue after at most `seconds` (above 0)."""
-        self._due = seconds if self._due is None else min(self._due, seconds)
+        self._requeue_seconds = seconds if self._requeue_seconds is None else min(self._requeue_seconds, seconds)
 
     @property
     def requeue_after(self) -> float | None:
         """The seconds until the first scheduled deadline, or None if no deadline is pending."""
-        return None if self._due is None else self._due + _LATE_SECONDS
+        return None if self._requeue_seconds is None else self._requeue_seconds + _LATE_SECONDS

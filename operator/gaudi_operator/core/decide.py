@@ -80,9 +80,9 @@ class JudgedGates:
 
     inference: Inference
     platform: ResolvedClass
-    before: GaudiInferenceStatus
+    previous_status: GaudiInferenceStatus
     deadlines: Deadlines
-    promised: RolloutPolicy
+    rollout_policy: RolloutPolicy
     gates: Sequence[SetGate]
     pods: tuple[PodView, ...]
 
@@ -94,119 +94,127 @@ def _decide_gates(
     read: Callable[[Manifest, PlanAnswers], Inference],
 ) -> JudgedGates | Decision:
     """Judge the gates. Return a Decision if the reconcile ends here, for example for an unreadable spec."""
-    before, deadlines = read_status(observed.resource), Deadlines(observed.now)
+    previous_status, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
-        return Decision((), before)  # the garbage collector of the cluster deletes the children
+        return Decision((), previous_status)  # the garbage collector of the cluster deletes the children
     try:
         inference = read(insert_texts(observed.resource, observed.texts), answers)
     except SpecUnreadable as error:
-        status = unreadable_status(observed, before, str(error))
-        return Decision((), status, reconcile_events(before, status, ()))
+        status = unreadable_status(observed, previous_status, str(error))
+        return Decision((), status, reconcile_events(previous_status, status, ()))
 
     platform = resolve_class(inference, observed, defaults)
-    if platform.elsewhere:
-        return Decision((), before)  # another installation in the cluster serves this resource
-    promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
+    if platform.served_elsewhere:
+        return Decision((), previous_status)  # another installation in the cluster serves this resource
+    policy = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
-    to_go = count_pending_removals(pods, spec_replicas_by_revision(observed))
-    gates = judge_gates(pods, inference.spec.readiness, promised.min_available_pods, deadlines, to_go)
+    pending_removals = count_pending_removals(pods, spec_replicas_by_revision(observed))
+    gates = judge_gates(pods, inference.spec.readiness, policy.min_available_pods, deadlines, pending_removals)
     pods = pods_with_gates(pods, gates, observed.now)
-    return JudgedGates(inference, platform, before, deadlines, promised, gates, pods)
+    return JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods)
 
 
 def _gate_only_decision(judged: JudgedGates) -> Decision:
     """Return a decision with only the gate writes and their events, because the plan is not computed yet."""
-    shown = reconcile_events(judged.before, judged.before, judged.gates, *_pods_in_status(judged))
-    return Decision(tuple(judged.gates), judged.before, shown, judged.deadlines.requeue_after)
+    events = reconcile_events(judged.previous_status, judged.previous_status, judged.gates, *_pods_in_status(judged))
+    return Decision(tuple(judged.gates), judged.previous_status, events, judged.deadlines.requeue_after)
 
 
 def _pods_in_status(judged: JudgedGates) -> tuple[tuple[PodView, ...], int]:
     """Return (pods of the revision in the status, desired number), or ((), 0) if the spec is newer than the status."""
-    before = judged.before
-    if before.observed_generation != judged.inference.identity.generation:
+    previous_status = judged.previous_status
+    if previous_status.observed_generation != judged.inference.identity.generation:
         return (), 0
-    updated = (pod for pod in judged.pods if pod.is_active and pod.revision == before.revision.current)
-    return tuple(updated), judged.promised.desired
+    updated_pods = (pod for pod in judged.pods if pod.is_active and pod.revision == previous_status.revision.current)
+    return tuple(updated_pods), judged.rollout_policy.replicas
 
 
 def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> Decision:
     """Decide everything that depends on the bucket plan of the spec."""
-    before, deadlines = judged.before, judged.deadlines
-    state, policy = _build_state(judged, observed, defaults)
-    violation, desired = _admit_spec(state, policy)
+    previous_status, deadlines = judged.previous_status, judged.deadlines
+    state, pod_policy = _build_state(judged, observed, defaults)
+    violation, desired = _admit_spec(state, pod_policy)
     state = plan_rollout(replace(state, violation=violation), desired)
     state, scaling = replace(state, plan=plan_state(state)), plan_replicas(state)
     children = child_actions(state, scaling)
-    if any(changes_live_objects(each, observed) for each in children):
+    if any(changes_live_objects(action, observed) for action in children):
         deadlines.schedule_requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *scaling.costs, *children]
-    fresh = make_status(state)
-    status, held = throttle_status(before, fresh, observed, deadlines, reported=have_all_pods_reported(state))
+    new_status = make_status(state)
+    status, held_since = throttle_status(
+        previous_status, new_status, observed, deadlines, all_reported=have_all_pods_reported(state)
+    )
     return Decision(
         tuple(actions),
         status,
-        reconcile_events(before, status, actions, state.updated_pods, state.desired_replicas),
+        reconcile_events(previous_status, status, actions, state.updated_pods, state.desired_replicas),
         deadlines.requeue_after,
-        status_held=held,
+        status_held_since=held_since,
     )
 
 
 def _build_state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
     """Return the state before the rollout is planned, and the pod policy of the installation and the class."""
-    before, pods, identity = judged.before, judged.pods, judged.inference.identity
-    platform = replace(judged.platform, problem=_add_start_time(judged.platform.problem, before, judged.deadlines))
-    found, stored = terminations_by_pod(pods, before, observed.reports), stored_revisions(observed.revisions)
-    policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, judged.inference.spec)
+    previous_status, pods, identity = judged.previous_status, judged.pods, judged.inference.identity
+    problem = _add_start_time(judged.platform.problem, previous_status, judged.deadlines)
+    platform = replace(judged.platform, problem=problem)
+    stored = stored_revisions(observed.revisions)
+    terminations = terminations_by_pod(pods, previous_status, observed.reports)
+    pod_policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, judged.inference.spec)
     state = State(
         inference=use_stored_mode(judged.inference, stored),
-        before=before,
+        previous_status=previous_status,
         observed=observed,
         defaults=defaults,
         deadlines=judged.deadlines,
         pods=pods,
         stored=stored,
-        terminations=found,
-        failures=failure_records(pods, before, found),
-        forbidden=_forbidden_revisions((*stored, *revisions_with_workloads(stored, observed)), policy, defaults),
-        rollout=RolloutState(judged.promised),
+        terminations=terminations,
+        failures=failure_records(pods, previous_status, terminations),
+        forbidden=_forbidden_revisions((*stored, *revisions_with_workloads(stored, observed)), pod_policy, defaults),
+        rollout=RolloutState(judged.rollout_policy),
         platform=platform,
     )
-    return state, policy
+    return state, pod_policy
 
 
-def _add_start_time(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:
+def _add_start_time(
+    problem: Problem | None, previous_status: GaudiInferenceStatus, deadlines: Deadlines
+) -> Problem | None:
     """Return the problem. If other users or controllers can resolve the problem, it has a start time."""
-    if found is None or found.reason not in RESOLVED_BY_OTHERS:
-        return found
-    return replace(found, since=spec_refused_since(found.reason, before.conditions) or deadlines.now)
+    if problem is None or problem.reason not in RESOLVED_BY_OTHERS:
+        return problem
+    return replace(problem, since=spec_refused_since(problem.reason, previous_status.conditions) or deadlines.now)
 
 
 def _forbidden_revisions(
-    revisions: Iterable[Revision], policy: PodPolicy, defaults: InstallationDefaults
+    revisions: Iterable[Revision], pod_policy: PodPolicy, defaults: InstallationDefaults
 ) -> dict[str, Problem]:
     """Return a problem for each revision whose pods this installation no longer permits, by revision name."""
-    judged = ((each.name, check_revision_allowed(each, policy, defaults)) for each in revisions)
-    return {name: violation for name, violation in judged if violation}
+    violations = ((revision.name, check_revision_allowed(revision, pod_policy, defaults)) for revision in revisions)
+    return {name: violation for name, violation in violations if violation}
 
 
-def _admit_spec(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
+def _admit_spec(state: State, pod_policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
     """Return (violation of the spec, None) or (None, revision that the spec requests)."""
     inference, defaults = state.inference, state.defaults
-    if lost := describe_missing_pin(inference, state.stored):
-        return Problem("RevisionNotKept", lost), None
+    if message := describe_missing_pin(inference, state.stored):
+        return Problem("RevisionNotKept", message), None
     if state.platform.problem:
         return state.platform.problem, None
-    if beyond := first_limit_violation(inference.spec, state.platform):
-        return beyond, None
-    whole = fill_class_defaults(inference, state.platform)
-    if found := first_violation(whole.inference, defaults) or check_groups_served(inference, state.observed):
-        return _add_start_time(found, state.before, state.deadlines), None
-    given = AppliedClassDefaults(state.platform.name, whole.values) if state.platform.name else None
-    desired = desired_revision(inference, state.stored, defaults, whole.inference, given)
+    if limit_violation := first_limit_violation(inference.spec, state.platform):
+        return limit_violation, None
+    filled = fill_class_defaults(inference, state.platform)
+    if violation := first_violation(filled.inference, defaults) or check_groups_served(inference, state.observed):
+        return _add_start_time(violation, state.previous_status, state.deadlines), None
+    applied_defaults = AppliedClassDefaults(state.platform.name, filled.values) if state.platform.name else None
+    desired = desired_revision(inference, state.stored, defaults, filled.inference, applied_defaults)
     if desired.name in {revision.name for revision in state.stored}:
-        found = state.forbidden.get(desired.name)
+        violation = state.forbidden.get(desired.name)
     else:
         # Check estimates only before the revision exists. After that, its pods report measured values.
-        found = policy.find_violation(desired) or check_published_access(whole.inference.spec)
-        found = found or plugin_violation(inference) or check_plan_gaps(inference) or estimated_violation(inference)
-    return (found, None) if found else (None, desired)
+        violation = pod_policy.find_violation(desired) or check_published_access(filled.inference.spec)
+        violation = (
+            violation or plugin_violation(inference) or check_plan_gaps(inference) or estimated_violation(inference)
+        )
+    return (violation, None) if violation else (None, desired)

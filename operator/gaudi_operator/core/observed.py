@@ -19,14 +19,14 @@ class PodReport:
     """The last observed report of a pod, or the reason why the report was ignored.
 
     `container_id` is the ID of the runtime container in the pod status at the time when the report was fetched. With
-    this ID, a report is never used for another container. `received` is a time of the operator's clock. `report` may be
-    trimmed by trim_report().
+    this ID, a report is never used for another container. `received_at` is a time of the operator's clock. `report` may
+    be trimmed by trim_report().
     """
 
     container_id: str
-    received: datetime
+    received_at: datetime
     report: WarmupReport | None = None
-    ignored: str | None = None
+    ignored_reason: str | None = None
 
 
 def trim_report(report: WarmupReport) -> WarmupReport:
@@ -34,12 +34,12 @@ def trim_report(report: WarmupReport) -> WarmupReport:
 
     1,000 complete reports may need a gigabyte of memory.
     """
-    firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
-    vision, seen = report.vision, report.served.vision
-    served = {"buckets": (), "vision": seen and seen.model_copy(update={"cold": ()})}
+    skipped = [next((bucket for bucket in report.skipped if bucket.phase is phase), None) for phase in BucketPhase]
+    vision, served_vision = report.vision, report.served.vision
+    served = {"buckets": (), "vision": served_vision and served_vision.model_copy(update={"cold": ()})}
     return report.model_copy(
         update={
-            "skipped": tuple(filter(None, firsts)),
+            "skipped": tuple(filter(None, skipped)),
             "vision": vision and vision.model_copy(update={"skipped": vision.skipped[:1]}),
             "served": report.served.model_copy(update=served),
             "warnings": report.warnings[-1:],
@@ -62,11 +62,11 @@ class Observed:
     `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are owned by
     the resource. `reports` is keyed by pod UID. `texts` contains the texts that the spec references
     (core/config_map_texts.py). `now` is the time of the observation. Decisions use it instead of a clock.
-    `status_written` is the time of the last status write of this process, or None before the first write. `status_held`
-    is the time since which a newer status waits to be written, or None if no status is waiting. If a replica has
-    several nodes, `pods` contains the leaders and `workers` contains the other pods. `groups_served` is True if the
-    cluster has LeaderWorkerSets. `classes` contains all GaudiInferenceClasses. `namespace_labels` is filled only if a
-    class selects namespaces by labels.
+    `status_written_at` is the time of the last status write of this process, or None before the first write.
+    `status_held_since` is the time since which a newer status waits to be written, or None if no status is waiting. If
+    a replica has several nodes, `pods` contains the leaders and `workers` contains the other pods. `groups_served` is
+    True if the cluster has LeaderWorkerSets. `classes` contains all GaudiInferenceClasses. `namespace_labels` is filled
+    only if a class selects namespaces by labels.
     """
 
     resource: Manifest
@@ -85,8 +85,8 @@ class Observed:
     reports: Mapping[str, PodReport] = field(default_factory=dict)
     texts: Mapping[ConfigMapTextKey, str] = field(default_factory=dict)
     now: datetime = datetime.min
-    status_written: datetime | None = None
-    status_held: datetime | None = None
+    status_written_at: datetime | None = None
+    status_held_since: datetime | None = None
     groups_served: bool = False
     classes: tuple[Manifest, ...] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Questions about plans, and a cache of their answers, which are computed outside of the reconcile.
 
 A spec may request hundreds of thousands of buckets, and a tenant may create many specs. Therefore decisions compute no
-plans. They pass a `PlanQuestion` to PlanAnswers, which returns the cached answer or raises Unanswered. After
-Unanswered, the reconcile writes only the gates, and runs again when the answer is computed (shell/plans/planning.py).
+plans. They pass a `PlanQuestion` to PlanAnswers, which returns the cached answer or raises AnswerNotComputed. After
+this error, the reconcile writes only the gates, and runs again when the answer is computed (shell/plans/planning.py).
 Answers are small even for large plans. Refusals are cached, too.
 """
 
@@ -68,38 +68,39 @@ class CachedRefusal:
 
 
 class PlanAnswers:
-    """A cache of plan answers that uses up to `most_bytes`. The least recently used answers are evicted first."""
+    """A cache of plan answers that uses up to `max_bytes`. The least recently used answers are evicted first."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[AnyPlanQuestion, Any] = OrderedDict()
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
+        self._answers: OrderedDict[AnyPlanQuestion, Any] = OrderedDict()
         self._lock = Lock()
 
     def get(self, question: PlanQuestion[T]) -> T:
         """Return the cached answer.
 
-        Raises Unanswered if no answer is cached, and PlanImpossible or PlanTooExpensive if the answer is a refusal.
+        Raises AnswerNotComputed if no answer is cached. Raises PlanImpossible or PlanTooExpensive if the answer is a
+        refusal.
         """
         key = _shorten_question(question)
         with self._lock:
-            if key not in self._kept:
+            if key not in self._answers:
                 raise AnswerNotComputed(question)
-            self._kept.move_to_end(key)
-            found = self._kept[key]
-        if isinstance(found, CachedRefusal):
-            found.raise_error()
-        return cast("T", found)
+            self._answers.move_to_end(key)
+            answer = self._answers[key]
+        if isinstance(answer, CachedRefusal):
+            answer.raise_error()
+        return cast("T", answer)
 
     def store(self, question: AnyPlanQuestion, answer: Any) -> None:
         """Cache an answer or a Refusal."""
         key = _shorten_question(question)
         with self._lock:
-            if key not in self._kept:
-                self._bytes += question.size
-            self._kept[key] = answer
-            while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[0].size
+            if key not in self._answers:
+                self._used_bytes += question.size
+            self._answers[key] = answer
+            while self._used_bytes > self._max_bytes and len(self._answers) > 1:
+                self._used_bytes -= self._answers.popitem(last=False)[0].size
 
 
 class SynchronousAnswers(PlanAnswers):
@@ -127,8 +128,8 @@ SYNCHRONOUS_ANSWERS = SynchronousAnswers(16 * 2**20)
 
 def _shorten_question(question: AnyPlanQuestion) -> AnyPlanQuestion:
     """Return the question with digests in place of long texts. The texts would need more memory than all answers."""
-    values = {each.name: getattr(question, each.name) for each in fields(question)}
-    policies = {name: _digest_texts(each) for name, each in values.items() if isinstance(each, BucketPolicy)}
+    values = {field.name: getattr(question, field.name) for field in fields(question)}
+    policies = {name: _digest_texts(value) for name, value in values.items() if isinstance(value, BucketPolicy)}
     return replace(question, **policies) if policies else question
 
 

@@ -40,13 +40,13 @@ class Identity:
 class Inference:
     """A GaudiInference with its typed spec.
 
-    `kept_mode` is the execution mode of the stored revision of this spec, or None if no revision is stored yet.
+    `stored_mode` is the execution mode of the stored revision of this spec, or None if no revision is stored yet.
     `answers` contains the computed answers to questions about the plan.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
-    kept_mode: ExecutionMode | None = None
+    stored_mode: ExecutionMode | None = None
     answers: PlanAnswers = field(default=SYNCHRONOUS_ANSWERS, compare=False, repr=False)
     memo: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Cached values of functions with @derived. A copy with other fields starts with an empty cache."""
@@ -97,36 +97,36 @@ class InferenceCache:
     cached object is used again.
     """
 
-    def __init__(self, most: int) -> None:
-        """Create a cache of at most `most` resources. Each resource needs about 100 KB."""
-        self._most = most
-        self._known: OrderedDict[str, tuple[Any, Inference]] = OrderedDict()
+    def __init__(self, max_resources: int) -> None:
+        """Create a cache of at most `max_resources` resources. Each resource needs about 100 KB."""
+        self._max_resources = max_resources
+        self._entries: OrderedDict[str, tuple[Any, Inference]] = OrderedDict()
         self._lock = Lock()
 
     def read(self, resource: Manifest, answers: PlanAnswers) -> Inference:
         """Return the parsed resource. If nothing has changed, return the cached object. Raises SpecUnreadable."""
         identity, spec = read_identity(resource), resource["spec"]
         with self._lock:
-            known = self._known.get(identity.uid)
-        if known and known[1].identity == identity and known[1].answers is answers and known[0] == spec:
-            found = known[1]
+            entry = self._entries.get(identity.uid)
+        if entry and entry[1].identity == identity and entry[1].answers is answers and entry[0] == spec:
+            inference = entry[1]
         else:
-            found = read_inference(resource, answers)
+            inference = read_inference(resource, answers)
         with self._lock:
-            self._known[identity.uid] = spec, found
-            self._known.move_to_end(identity.uid)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
-        return found
+            self._entries[identity.uid] = spec, inference
+            self._entries.move_to_end(identity.uid)
+            while len(self._entries) > self._max_resources:
+                self._entries.popitem(last=False)
+        return inference
 
 
 def read_status(resource: Manifest) -> GaudiInferenceStatus:
     """Return the written status, or an empty status if it is missing or cannot be read."""
-    written = resource.get("status")
-    if not isinstance(written, Mapping):
+    status = resource.get("status")
+    if not isinstance(status, Mapping):
         return GaudiInferenceStatus()
     try:
-        return GaudiInferenceStatus.model_validate(written)
+        return GaudiInferenceStatus.model_validate(status)
     # Ignore an unreadable status, for example from another release. The status is only a cache, and the operator
     # derives it from the cluster.
     except ValidationError:

@@ -23,8 +23,8 @@ def short_hash(value: Any, digits: int = 10) -> str:
 
 def hash_texts(data: Any) -> dict[str, str]:
     """Return the data of a ConfigMap with each text replaced by its SHA-256, for comparison."""
-    found = data if isinstance(data, Mapping) else {}
-    return {name: hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() for name, text in found.items()}
+    texts = data if isinstance(data, Mapping) else {}
+    return {name: hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() for name, text in texts.items()}
 
 
 def format_sentence(text: str) -> str:
@@ -45,11 +45,11 @@ def parse_timestamp(text: object) -> datetime | None:
     zone.
     """
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
     # Reject the first and the last year, because adding a deadline to such a time would overflow.
-    return found if found and found.tzinfo and 1 < found.year < 9999 else None
+    return moment if moment and moment.tzinfo and 1 < moment.year < 9999 else None
 
 
 _WHOLE = re.compile(r"-?[0-9]{1,10}")

@@ -42,7 +42,7 @@ class ApiResponse(NamedTuple):
     """The response of the API server. `retry_after` is its Retry-After header."""
 
     status: int
-    text: bytes
+    body: bytes
     retry_after: str | None = None
 
 
@@ -62,10 +62,10 @@ _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 class ClusterClient:
     """A client of the API server that uses the account of this process."""
 
-    def __init__(self, transport: Transport, counted: CountRequest) -> None:
-        """Create a client. `counted` is called after every response."""
+    def __init__(self, transport: Transport, count_request: CountRequest) -> None:
+        """Create a client. `count_request` is called after every response."""
         self._transport = transport
-        self._counted = counted
+        self._count_request = count_request
         # Allow all writes by default, because the process may run without leader election. With leader election,
         # replica.py replaces this function.
         self.may_write: Callable[[], bool] = lambda: True
@@ -89,19 +89,19 @@ class ClusterClient:
         # Check the lease immediately before each write, because the lease may be lost during a reconcile.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeaderError("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
-        asked = path + (f"?{urlencode(query)}" if query else "")
+        target = path + (f"?{urlencode(query)}" if query else "")
         try:
-            answer = await self._transport.send(method, asked, body, content_type, seconds)
+            answer = await self._transport.send(method, target, body, content_type, seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TransientError(
                 "ApiServerUnreachable", f"{method} {path}: no answer ({error or type(error).__name__})."
             ) from error
-        self._counted(method, path, answer.status)
+        self._count_request(method, path, answer.status)
         if answer.status >= 400:
             raise _error_from_response(method, path, answer)
         try:
             # A proxy or a login page may answer with status 200 and a body that is not JSON.
-            return _OBJECTS.decode(answer.text)
+            return _OBJECTS.decode(answer.body)
         except ValueError as error:
             raise TransientError("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
 
@@ -116,7 +116,7 @@ class Connection:
     def __init__(self, configuration: Configuration) -> None:
         """Create a connection without opening it."""
         self._configuration = configuration
-        self._trust = RESTClientObject(configuration).ssl_context
+        self._ssl_context = RESTClientObject(configuration).ssl_context
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
@@ -145,12 +145,12 @@ class Connection:
         return str(self._configuration.host)
 
     def new_watch_session(
-        self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
+        self, response_class: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
-        """Return a session for watches with the same trust and credentials. Its responses have the type `answer`."""
+        """Return a session for watches with the same trust and credentials, and with responses of `response_class`."""
         # Do not limit the number of connections. Each watch keeps one connection open for minutes, and there is one
         # watch per kind and namespace.
-        return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=answer)
+        return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=response_class)
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
@@ -172,7 +172,7 @@ class Connection:
     def _new_session(self, limit: int, **options: Any) -> aiohttp.ClientSession:
         """Return a session with at most `limit` connections; 0 means no limit."""
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, ssl=self._trust),
+            connector=aiohttp.TCPConnector(limit=limit, ssl=self._ssl_context),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Disable `trust_env`. Otherwise aiohttp would read proxies from the environment and passwords from
             # `~/.netrc` before every request. The `proxy-url` of a kubeconfig still applies.
@@ -199,16 +199,16 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
     Server-side apply reads the body as YAML, which does not support surrogate pairs.
     """
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
 def _error_from_response(method: str, path: str, answer: ApiResponse) -> OperatorError:
-    code, retry_after, status = answer.status, answer.retry_after, _parse_status(answer.text)
-    said = str(status.get("message") or f"HTTP {code}.")
-    message = f"{method} {path}: {said if said.endswith(('.', '!', '?')) else f'{said}.'}"
+    code, retry_after, status = answer.status, answer.retry_after, _parse_status(answer.body)
+    detail = str(status.get("message") or f"HTTP {code}.")
+    message = f"{method} {path}: {detail if detail.endswith(('.', '!', '?')) else f'{detail}.'}"
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFoundError("NotFound", message)
@@ -218,15 +218,15 @@ def _error_from_response(method: str, path: str, answer: ApiResponse) -> Operato
     # Retry after 401. The token of a pod may have been replaced while the request was in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
         # Some proxies send a date in the Retry-After header. Ignore the date and use the default back-off.
-        seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-        return TransientError(str(status.get("reason") or "ApiServerError"), message, seconds)
+        retry_seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+        return TransientError(str(status.get("reason") or "ApiServerError"), message, retry_seconds)
     return ForbiddenError("ApiForbidden", message) if code == 403 else StalledError("ApiRefused", message)
 
 
-def _parse_status(text: bytes) -> dict[str, Any]:
+def _parse_status(body: bytes) -> dict[str, Any]:
     """Return the Status object of a response; an empty dict if the response is not from the API server."""
     try:
-        status = json.loads(text)
+        status = json.loads(body)
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}

@@ -40,8 +40,8 @@ class Kind:
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
         """Return the API path of a collection, of an object, or of a subresource of an object."""
         root = "/apis/" if self.group_version[0] else "/api/"
-        parts = ["namespaces", namespace] if namespace else []
-        return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
+        namespace_parts = ["namespaces", namespace] if namespace else []
+        return root + "/".join(filter(None, (self.api_version, *namespace_parts, self.plural, name, subresource)))
 
 
 # Watch resources and classes without a label selector, because users choose the labels of these objects.
@@ -80,7 +80,7 @@ OPTIONAL = (LEADER_WORKER_SET, CLASS)
 """The kinds that are watched only if they are installed, because a watch of a missing kind fails forever."""
 OF_GROUPS = (STATEFUL_SET,)
 """The kind between a LeaderWorkerSet and its pods. It is watched only if LeaderWorkerSets are served."""
-KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL, *OF_GROUPS)}
+KINDS = {(kind.api_version, kind.kind): kind for kind in (*WATCHED, *OPTIONAL, *OF_GROUPS)}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
@@ -110,15 +110,15 @@ class ServedKinds:
 
     async def find_kinds_to_watch(self) -> set[Kind]:
         """Return all kinds to watch. Missing kinds are omitted, because a watch of a missing kind always fails."""
-        served = {kind for kind in OPTIONAL if await self._is_served(kind)}
-        return {*WATCHED, *served, *(OF_GROUPS if LEADER_WORKER_SET in served else ())}
+        served_kinds = {kind for kind in OPTIONAL if await self._is_served(kind)}
+        return {*WATCHED, *served_kinds, *(OF_GROUPS if LEADER_WORKER_SET in served_kinds else ())}
 
-    async def wait_for_new_kind(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
-        """Wait until an optional kind that is `wanted` and not yet `watched` is installed. Others need no requests."""
-        missing = [kind for kind in OPTIONAL if kind not in watched]
+    async def wait_for_new_kind(self, watched: Collection[Kind], needed: Callable[[Kind], bool]) -> None:
+        """Wait until an optional kind that is `needed` and not yet `watched` is installed. Others need no requests."""
+        missing_kinds = [kind for kind in OPTIONAL if kind not in watched]
         while True:
             await asyncio.sleep(DISCOVERY_SECONDS)
-            for kind in filter(wanted, missing):
+            for kind in filter(needed, missing_kinds):
                 if await self._is_served(kind):
                     log.info("%s were installed and are watched.", kind.plural)
                     return
@@ -128,11 +128,11 @@ class ServedKinds:
         while True:
             try:
                 # Use API discovery, because it needs no permission. A watch of CRDs would need permission for all CRDs.
-                found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
+                resource_list = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFoundError:
                 return False
             except OperatorError as error:
                 log.warning("%s", error)
                 await asyncio.sleep(backoff.next())
             else:
-                return any(each["name"] == kind.plural for each in found.get("resources") or ())
+                return any(resource["name"] == kind.plural for resource in resource_list.get("resources") or ())

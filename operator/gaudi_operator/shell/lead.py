@@ -59,7 +59,7 @@ async def _run_inline(work: Coroutine[Any, Any, None]) -> None:
 class LeaderDependencies:
     """The dependencies of a leader. If `planner` is None, decisions compute plans themselves.
 
-    `aside` runs the leader election, which uses `lease_cluster` if it is set.
+    `election_runner` runs the leader election, which uses `lease_cluster` if it is set.
     """
 
     cluster: ClusterClient
@@ -68,52 +68,54 @@ class LeaderDependencies:
     clock: Clock = SYSTEM
     planner: Planner | None = None
     lease_cluster: ClusterClient | None = None
-    aside: WorkRunner = _run_inline
+    election_runner: WorkRunner = _run_inline
 
 
 class Leader:
     """The leader during one term of leadership."""
 
-    def __init__(self, settings: Settings, around: LeaderDependencies, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, dependencies: LeaderDependencies, metrics: Metrics) -> None:
         """Create and connect the components without starting them."""
-        cluster, clock = around.cluster, around.clock
+        cluster, clock = dependencies.cluster, dependencies.clock
         self._settings = settings
         self._kinds = ServedKinds(cluster)
         self._store = Store()
-        self._start_watch = around.watch
+        self._start_watch = dependencies.watch
         metrics.resources.set_function(self._store.count_resources)
         metrics.set_resource_source(self._store.all_resources)
-        self._watching = WatchSession(
+        self._watch_session = WatchSession(
             metrics,
             lambda manifest: self._controller.handle_change(manifest),
-            lambda *listed: self._controller.handle_list_end(*listed),
+            lambda *arguments: self._controller.handle_list_end(*arguments),
             settings.watch_namespaces,
         )
-        self._reports = ReportPoller(
-            lambda *news: self._controller.handle_report(*news),
+        self._report_poller = ReportPoller(
+            lambda *arguments: self._controller.handle_report(*arguments),
             metrics,
-            around.fetch,
+            dependencies.fetch,
             settings.report_wait_seconds,
             clock,
             self._store.gate_is_open,
             settings.report_connections,
         )
-        self._events = Publisher(cluster, settings.identity, clock)
-        metrics.warming.set_function(self._reports.count_warming_pods)
-        self._planner = around.planner
-        ask, answers = (
+        self._publisher = Publisher(cluster, settings.identity, clock)
+        metrics.warming.set_function(self._report_poller.count_warming_pods)
+        self._planner = dependencies.planner
+        queue_question, answers = (
             (self._planner.queue_question, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
         )
         writer = Writer(cluster, self._store, clock)
-        decision = partial(
+        decide_resource = partial(
             decide, defaults=settings.installation_defaults(), answers=answers, read=InferenceCache(CACHED_SPECS).read
         )
-        reconciler = Reconciler(self._store, self._reports, writer, self._events, metrics, decision, clock, ask)
+        reconciler = Reconciler(
+            self._store, self._report_poller, writer, self._publisher, metrics, decide_resource, clock, queue_question
+        )
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
         """Run until cancelled, or until the watches end or a new kind must be watched. Returns True for a new kind."""
-        async with self._reports, self._events, self._planner or nullcontext():
+        async with self._report_poller, self._publisher, self._planner or nullcontext():
             return await self._watch()
 
     def stop_work(self) -> None:
@@ -122,8 +124,8 @@ class Leader:
 
     def why_not_alive(self) -> str | None:
         """Return a reason if a watch was not answered or retried for too long; None if all watches are alive."""
-        idle = self._watching.idle_seconds()
-        return f"a watch was not renewed for {idle:.0f} s" if idle > IDLE_MOST_SECONDS else None
+        idle_seconds = self._watch_session.idle_seconds()
+        return f"a watch was not renewed for {idle_seconds:.0f} s" if idle_seconds > IDLE_MOST_SECONDS else None
 
     def why_not_ready(self) -> str | None:
         """Return the first reason why the leader is not ready; None if the leader is ready.
@@ -131,10 +133,10 @@ class Leader:
         Possible reasons are a kind that cannot be watched (no permission, or no API server), a first list that is
         missing, and resources that wait for their first reconcile.
         """
-        if failing := _plurals(self._watching.failing):
-            return f"cannot watch {failing}"
-        unlisted = _plurals(kind for kind, _ in self._store.unlisted)
-        return f"waiting for the first list of {unlisted}" if unlisted else self._controller.why_not_ready()
+        if failing_kinds := _plurals(self._watch_session.failing_kinds):
+            return f"cannot watch {failing_kinds}"
+        unlisted_kinds = _plurals(kind for kind, _ in self._store.unlisted)
+        return f"waiting for the first list of {unlisted_kinds}" if unlisted_kinds else self._controller.why_not_ready()
 
     def _needs_kind(self, kind: Kind) -> bool:
         """Return True if the optional kind `kind` is needed."""
@@ -153,24 +155,24 @@ class Leader:
             for namespace in (self._settings.watch_namespaces if kind.namespaced else ()) or (None,)
         }
         watches = self._start_watch(
-            self._watching, kinds, self._controller.handle_change, self._controller.handle_deletion
+            self._watch_session, kinds, self._controller.handle_change, self._controller.handle_deletion
         )
-        watching = asyncio.create_task(watches, name="watches")
-        more = asyncio.create_task(
+        watch_task = asyncio.create_task(watches, name="watches")
+        new_kind_task = asyncio.create_task(
             self._kinds.wait_for_new_kind(kinds, self._needs_kind),
             name="optional kinds",
         )
         try:
-            await asyncio.wait({watching, more}, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
-            return not watching.done()
+            await asyncio.wait({watch_task, new_kind_task}, return_when=asyncio.FIRST_COMPLETED)
+            if watch_task.done():
+                watch_task.result()
+            return not watch_task.done()
         finally:
-            watching.cancel()
-            more.cancel()
+            watch_task.cancel()
+            new_kind_task.cancel()
             # Wait until the cancelled tasks have ended, because kopf closes its connections during cancellation. All
             # connections must be closed before the next term as leader.
-            await asyncio.gather(watching, more, return_exceptions=True)
+            await asyncio.gather(watch_task, new_kind_task, return_exceptions=True)
 
 
 def _plurals(kinds: Iterable[Kind]) -> str:
@@ -179,5 +181,5 @@ def _plurals(kinds: Iterable[Kind]) -> str:
 
 def _has_several_nodes(resource: Mapping[str, Any]) -> bool:
     """Return True if a resource has several nodes per replica, or an invalid number of nodes."""
-    spread = resource.get("spec", {}).get("parallelism") or {}
-    return bool(spread.get("nodes", 1) != 1)
+    parallelism = resource.get("spec", {}).get("parallelism") or {}
+    return bool(parallelism.get("nodes", 1) != 1)

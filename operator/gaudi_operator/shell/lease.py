@@ -57,13 +57,13 @@ class Election:
         self._clock = clock
         self._cluster = cluster
         self._settings = settings
-        self._renewed = float("-inf")
-        self._seen: Mapping[str, Any] | None = None
-        self._seen_at = self._clock.monotonic()
+        self._renewed_at = float("-inf")
+        self._observed_spec: Mapping[str, Any] | None = None
+        self._observed_at = self._clock.monotonic()
 
     def leads(self) -> bool:
         """Return True if the last renewal is younger than the renew deadline, so that no other replica can lead."""
-        return self._clock.monotonic() - self._renewed < self._settings.renew_deadline_seconds
+        return self._clock.monotonic() - self._renewed_at < self._settings.renew_deadline_seconds
 
     async def acquire(self) -> None:
         """Wait until this replica leads."""
@@ -80,7 +80,7 @@ class Election:
 
     async def release(self) -> None:
         """Release the lease, so that a follower can take over before the lease expires."""
-        self._renewed = float("-inf")
+        self._renewed_at = float("-inf")
         try:
             lease = await self._read_lease()
             if lease and lease["spec"].get("holderIdentity") == self._settings.identity:
@@ -93,16 +93,16 @@ class Election:
 
     async def _try_acquire_or_renew(self) -> bool:
         """Try to take or renew the lease, and return True on success. A failed request counts as a failed attempt."""
-        started = self._clock.monotonic()
+        started_at = self._clock.monotonic()
         try:
-            taken = await self._acquire_or_renew(await self._read_lease())
+            succeeded = await self._acquire_or_renew(await self._read_lease())
         except OperatorError as error:
             log.warning("The lease could not be taken or renewed: %s", error)
             return False
         # Measure the age of the lease from the start of the request. Followers measure the age from the write, which
         # may happen immediately after the start.
-        self._renewed = started if taken else float("-inf")
-        return taken
+        self._renewed_at = started_at if succeeded else float("-inf")
+        return succeeded
 
     async def _acquire_or_renew(self, lease: Mapping[str, Any] | None) -> bool:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -121,10 +121,10 @@ class Election:
 
     def _is_expired(self, spec: Mapping[str, Any]) -> bool:
         """Return True if the lease has no holder or has expired, measured by this replica's monotonic clock."""
-        if spec != self._seen:
-            self._seen, self._seen_at = dict(spec), self._clock.monotonic()
-        silent = self._clock.monotonic() - self._seen_at
-        return not spec.get("holderIdentity") or silent > float(spec.get("leaseDurationSeconds") or 0)
+        if spec != self._observed_spec:
+            self._observed_spec, self._observed_at = dict(spec), self._clock.monotonic()
+        age_seconds = self._clock.monotonic() - self._observed_at
+        return not spec.get("holderIdentity") or age_seconds > float(spec.get("leaseDurationSeconds") or 0)
 
     async def _read_lease(self) -> dict[str, Any] | None:
         path = LEASE.path(self._settings.namespace, self._settings.lease_name)

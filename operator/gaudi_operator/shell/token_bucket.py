@@ -11,7 +11,7 @@ class TokenBucket:
     def __init__(self, burst: float, per_second: float, clock: Clock = SYSTEM) -> None:
         """Create a bucket for at most `burst` tokens, which gets `per_second` new tokens per second (above 0)."""
         self._burst, self._per_second, self._clock = burst, per_second, clock
-        self._tokens, self._at = burst, clock.monotonic()
+        self._tokens, self._updated_at = burst, clock.monotonic()
 
     def take(self) -> bool:
         """Take a token and return True. Return False if the bucket has no token."""
@@ -29,6 +29,6 @@ class TokenBucket:
     def seconds_until_token(self) -> float:
         """Return the seconds until a token is available; 0 if a token is available now."""
         now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_second)
-        self._at = now
+        self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._per_second)
+        self._updated_at = now
         return max(0.0, 1 - self._tokens) / self._per_second

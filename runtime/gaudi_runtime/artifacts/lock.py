@@ -26,19 +26,19 @@ class WriteLock:
     """The permission to write into `folder`. `begin` waits for it, polling every `look_seconds`."""
 
     def __init__(self, folder: Path, look_seconds: float = LOOK_SECONDS) -> None:
-        self._folder, self._holder = folder, folder / "holder"
+        self._folder, self._holder_file = folder, folder / "holder"
         self._look_seconds = look_seconds
         self._id = uuid4().hex
 
     @contextmanager
-    def acquire(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
-        """Wait for the lock, calling `waiting` at each poll.
+    def acquire(self, on_wait: Callable[[], None], stop: threading.Event) -> Iterator[None]:
+        """Wait for the lock, calling `on_wait` at each poll.
 
         Raises Stopped, or ConfigError if the volume does not support locks.
         """
         with self._open_lock_file() as lock:
             while not _try_folder_lock(lock, self._folder):
-                waiting()
+                on_wait()
                 stop.wait(self._look_seconds)
                 raise_if_stopped(stop)
             self._write_holder()
@@ -46,7 +46,7 @@ class WriteLock:
 
     def check_exclusive(self) -> None:
         """Raise ConfigError if another process also has the lock, because the locks of the volume do not work."""
-        if self._holder.read_text() != self._id:
+        if self._holder_file.read_text() != self._id:
             raise ConfigError(
                 f"Another process writes into {self._folder}, although this process holds the lock of the folder. "
                 "File locks on this volume work only within one node. Mount a volume whose locks work across nodes, "
@@ -56,9 +56,9 @@ class WriteLock:
     def _write_holder(self) -> None:
         # The file is replaced by a new file, because this changes the folder. An NFS client that has just changed a
         # folder reads the folder from the server.
-        fresh = self._folder / f"holder.{self._id}"
-        fresh.write_text(self._id)
-        fresh.replace(self._holder)
+        temporary_file = self._folder / f"holder.{self._id}"
+        temporary_file.write_text(self._id)
+        temporary_file.replace(self._holder_file)
 
     def _open_lock_file(self) -> IO[str]:
         try:
@@ -77,16 +77,16 @@ def mark_in_use(file: Path) -> None:
     A volume that cannot be written or locked needs no mark, because nothing is removed there.
     """
     with suppress(OSError):
-        mark = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # never closed: it is released when the process ends
-        fcntl.flock(mark, fcntl.LOCK_SH)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # never closed: it is released when the process ends
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
         os.utime(file)
 
 
 @contextmanager
 def lock_if_unused(file: Path) -> Iterator[bool]:
     """Check whether no process uses the entry of `file`. While the block runs, no process can begin to use it."""
-    with file.open("a+") as mark:
-        yield _try_folder_lock(mark, file.parent)
+    with file.open("a+") as lock_file:
+        yield _try_folder_lock(lock_file, file.parent)
 
 
 def try_lock(file: IO[str]) -> bool:

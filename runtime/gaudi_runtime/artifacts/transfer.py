@@ -13,28 +13,29 @@ STREAMS = 4
 
 
 def call_with_retries(
-    ask: Callable[[], Answer],
-    away: type[Away],
+    run: Callable[[], Answer],
+    error_type: type[Away],
     pauses: Sequence[float],
     wait: Callable[[float, Away], object],
-    came: Callable[[], int] = lambda: 0,
+    count_received: Callable[[], int] = lambda: 0,
 ) -> Answer:
-    """Call `ask` to transfer a file, and return its result. After an error `away`, retry after each of `pauses`.
+    """Call `run` to transfer a file, and return its result. After an error `error_type`, retry after each of `pauses`.
 
-    `wait` receives the seconds of the pause and the error. The pauses start from the first one if `came` has increased.
+    `wait` receives the seconds of the pause and the error. `count_received` returns the number of received bytes. If it
+    has increased, the pauses start from the first one.
     """
-    left, before = iter(pauses), came()
+    remaining_pauses, last_received = iter(pauses), count_received()
     while True:
         try:
-            return ask()
-        except away as error:
-            if came() > before:
-                left, before = iter(pauses), came()
-            pause = next(left, None)
+            return run()
+        except error_type as error:
+            if count_received() > last_received:
+                remaining_pauses, last_received = iter(pauses), count_received()
+            pause = next(remaining_pauses, None)
             if pause is None:
                 raise
-            why = error
-        wait(pause, why)
+            last_error = error
+        wait(pause, last_error)
 
 
 def run_concurrently(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
@@ -44,10 +45,10 @@ def run_concurrently(tasks: Iterable[Callable[[], None]], failed: threading.Even
     """
     failed.clear()
     with ThreadPoolExecutor(STREAMS, name) as pool:
-        work = [pool.submit(task) for task in tasks]
+        futures = [pool.submit(task) for task in tasks]
         try:
-            for each in as_completed(work):
-                each.result()
+            for future in as_completed(futures):
+                future.result()
         except BaseException:
             failed.set()
             # The call does not wait: running tasks stop when they read `failed`, and the end of the `with` block waits

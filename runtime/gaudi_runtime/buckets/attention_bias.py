@@ -38,26 +38,26 @@ class FusedAttention:
 
     def has_bias(self, bucket: Bucket) -> bool:
         """Return True if the plugin makes an attention bias for this prompt bucket."""
-        slices, query = self.window_slices, bucket.query_len
-        whole = slices is not None and query >= slices.from_tokens and query % slices.tokens == 0
-        return bucket.num_blocks > 0 or (self.windowed and not whole)
+        slices, query_len = self.window_slices, bucket.query_len
+        whole_slices = slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens == 0
+        return bucket.num_blocks > 0 or (self.windowed and not whole_slices)
 
 
 def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> int:
     """Return the bytes of the attention bias that one kernel call indexes for a prompt; 0 if there is no bias."""
     tokens = bucket.num_blocks * block_size + bucket.query_len
-    sliced = attention.sliced_from is not None and tokens >= attention.sliced_from
-    if not attention.has_bias(bucket) or (sliced and bucket.batch_size == 1 and bucket.num_blocks > 0):
+    is_sliced = attention.sliced_from is not None and tokens >= attention.sliced_from
+    if not attention.has_bias(bucket) or (is_sliced and bucket.batch_size == 1 and bucket.num_blocks > 0):
         return 0
     return bucket.query_len * tokens * attention.element_bytes
 
 
-def largest_unindexable(prompt: Iterable[Bucket], block_size: int, attention: FusedAttention | None) -> Bucket | None:
+def largest_unindexable(buckets: Iterable[Bucket], block_size: int, attention: FusedAttention | None) -> Bucket | None:
     """Return the prompt bucket with the largest bias that the attention kernel cannot index; None if all fit."""
     if attention is None:
         return None
-    sizes = ((plane_bytes(bucket, block_size, attention), bucket) for bucket in prompt)
-    size, bucket = max(sizes, default=(0, None))
+    sized_buckets = ((plane_bytes(bucket, block_size, attention), bucket) for bucket in buckets)
+    size, bucket = max(sized_buckets, default=(0, None))
     return bucket if size >= MOST_PLANE_BYTES else None
 
 

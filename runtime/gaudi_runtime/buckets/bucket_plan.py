@@ -56,16 +56,16 @@ class BucketPlan:
         """Return the buckets of one phase in plan order."""
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
-    def find(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> Bucket | None:
+    def find(self, phase: BucketPhase, batch_size: int, query_len: int, num_blocks: int) -> Bucket | None:
         """Return the first bucket in plan order that is large enough in all three dimensions; None for a miss.
 
-        `batch` is in sequences and `query` in tokens per sequence. `blocks` has the meaning of Bucket.num_blocks
-        (docs/internals/bucketing.md, Finding a bucket).
+        `batch_size` is in sequences and `query_len` in tokens per sequence. `num_blocks` has the meaning of
+        Bucket.num_blocks (docs/internals/bucketing.md, Finding a bucket).
         """
-        position = self._finders[phase].find_position(batch, query, blocks)
+        position = self._finders[phase].find_position(batch_size, query_len, num_blocks)
         return None if position is None else self.buckets_of(phase)[position]
 
-    def fallback(self, phase: BucketPhase, limits: Limits, batch: int, query: int, blocks: int) -> Bucket:
+    def fallback(self, phase: BucketPhase, limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Bucket:
         """Return the padded shape of a batch without a bucket.
 
         Each dimension is rounded up and capped by the limits.
@@ -75,9 +75,9 @@ class BucketPlan:
         if phase is BucketPhase.DECODE:
             most_blocks = self.most_blocks or max(bucket.num_blocks for bucket in self.decode)
         return Bucket(
-            min(round_up_dimension(batch, base=2), limits.max_num_seqs),
-            min(round_up_dimension(query, base=32), limits.max_num_batched_tokens),
-            min(round_up_dimension(blocks, base=32), most_blocks),
+            min(round_up_dimension(batch_size, base=2), limits.max_num_seqs),
+            min(round_up_dimension(query_len, base=32), limits.max_num_batched_tokens),
+            min(round_up_dimension(num_blocks, base=32), most_blocks),
         )
 
     @cached_property

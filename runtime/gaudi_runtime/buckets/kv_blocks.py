@@ -20,9 +20,9 @@ def most_prompt_tokens(limits: Limits) -> int:
     return limits.max_model_len + (limits.block_size - 1 if limits.splits_prompts else 0)
 
 
-def most_context_for_query(limits: Limits, query: int) -> int:
-    """Return the most context, in KV blocks, that a prompt with `query` new tokens can have."""
-    return (most_prompt_tokens(limits) - query) // limits.block_size if limits.has_context else 0
+def most_context_for_query(limits: Limits, query_len: int) -> int:
+    """Return the most context, in KV blocks, that a prompt with `query_len` new tokens can have."""
+    return (most_prompt_tokens(limits) - query_len) // limits.block_size if limits.has_context else 0
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class DeviceBlocks:
         """Return device blocks of the configured block size, which is right for most models."""
         return cls(count, limits.block_size, limits.block_size)
 
-    def adjust_limits(self, asked: Limits) -> Limits:
+    def adjust_limits(self, limits: Limits) -> Limits:
         """Return the limits with the actual block size of the engine."""
-        return asked if asked.block_size == self.size else asked.model_copy(update={"block_size": self.size})
+        return limits if limits.block_size == self.size else limits.model_copy(update={"block_size": self.size})
 
 
 def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
@@ -62,10 +62,10 @@ def most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
     # With contiguous paged attention, a batch reads the cache from the first block to the highest block in use.
     if limits.contiguous_paged_attention:
         return kv_blocks
-    most = size * math.ceil(limits.max_model_len / limits.block_size)
+    max_blocks = size * math.ceil(limits.max_model_len / limits.block_size)
     # Each sequence counts its shared cached blocks separately, so a batch may read more blocks than exist. The plugin's
     # own planner allows up to 3 times as many.
-    return min(most, SHARED_BLOCKS * kv_blocks if limits.prefix_caching else kv_blocks)
+    return min(max_blocks, SHARED_BLOCKS * kv_blocks if limits.prefix_caching else kv_blocks)
 
 
 SHARED_BLOCKS = 3

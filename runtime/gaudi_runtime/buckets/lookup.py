@@ -37,48 +37,48 @@ Triple = tuple[int, int, int]
 class _Row:
     """The buckets of one batch size."""
 
-    def __init__(self, first: int, buckets: Sequence[Triple]) -> None:
-        self.queries: list[int] = []
-        self.runs: list[list[int]] = []
+    def __init__(self, position: int, buckets: Sequence[Triple]) -> None:
+        self.query_lens: list[int] = []
+        self.block_runs: list[list[int]] = []
         self.starts: list[int] = []
-        for query, run in groupby(buckets, key=itemgetter(1)):
-            self.queries.append(query)
-            self.runs.append([bucket[2] for bucket in run])
-            self.starts.append(first)
-            first += len(self.runs[-1])
-        self.most_from = _suffix_maxima([run[-1] for run in self.runs])
+        for query_len, run_buckets in groupby(buckets, key=itemgetter(1)):
+            self.query_lens.append(query_len)
+            self.block_runs.append([bucket[2] for bucket in run_buckets])
+            self.starts.append(position)
+            position += len(self.block_runs[-1])
+        self.max_blocks_from = _suffix_maxima([run[-1] for run in self.block_runs])
 
-    def find_position(self, query: int, blocks: int) -> int | None:
-        at = bisect_left(self.queries, query)
-        if at == len(self.queries) or self.most_from[at] < blocks:
+    def find_position(self, query_len: int, num_blocks: int) -> int | None:
+        index = bisect_left(self.query_lens, query_len)
+        if index == len(self.query_lens) or self.max_blocks_from[index] < num_blocks:
             return None
-        while self.runs[at][-1] < blocks:
-            at += 1
-        return self.starts[at] + bisect_left(self.runs[at], blocks)
+        while self.block_runs[index][-1] < num_blocks:
+            index += 1
+        return self.starts[index] + bisect_left(self.block_runs[index], num_blocks)
 
 
 class Finder:
     """An index of sorted, distinct buckets that finds the first bucket that holds a batch."""
 
     def __init__(self, buckets: Sequence[Triple]) -> None:
-        self._batches: list[int] = []
+        self._batch_sizes: list[int] = []
         self._rows: list[_Row] = []
-        first = 0
-        for batch, group in groupby(buckets, key=itemgetter(0)):
-            row = list(group)
-            self._batches.append(batch)
-            self._rows.append(_Row(first, row))
-            first += len(row)
-        self._most_from = _suffix_maxima([row.most_from[0] for row in self._rows])
+        position = 0
+        for batch_size, row_buckets in groupby(buckets, key=itemgetter(0)):
+            row = list(row_buckets)
+            self._batch_sizes.append(batch_size)
+            self._rows.append(_Row(position, row))
+            position += len(row)
+        self._max_blocks_from = _suffix_maxima([row.max_blocks_from[0] for row in self._rows])
 
-    def find_position(self, batch: int, query: int, blocks: int) -> int | None:
+    def find_position(self, batch_size: int, query_len: int, num_blocks: int) -> int | None:
         """Return the position of the first bucket that is large enough in all three dimensions, or None."""
-        for at in range(bisect_left(self._batches, batch), len(self._rows)):
-            if self._most_from[at] < blocks:
+        for index in range(bisect_left(self._batch_sizes, batch_size), len(self._rows)):
+            if self._max_blocks_from[index] < num_blocks:
                 return None
-            found = self._rows[at].find_position(query, blocks)
-            if found is not None:
-                return found
+            position = self._rows[index].find_position(query_len, num_blocks)
+            if position is not None:
+                return position
         return None
 
 

@@ -49,8 +49,8 @@ _SLOWER = "log 003, a later release, took {} s a bucket for compile and capture 
 _LEANER = "the same model in the release of September 2024 took {} (vllm-gaudi's guide to quantization, Logs)"
 
 
-def _measured_seconds(value: float, counted: str, high: float, slower: str) -> Figure:
-    source = f"{counted} in {_SEED_SECONDS}; {_SLOWER.format(slower)}"
+def _measured_seconds(value: float, measurement: str, high: float, slower_seconds: str) -> Figure:
+    source = f"{measurement} in {_SEED_SECONDS}; {_SLOWER.format(slower_seconds)}"
     return Figure(value, source, Confidence.MEASURED, high=high)
 
 
@@ -86,15 +86,15 @@ GAUDI2 = Card(
 )
 
 
-def assume_rates(rates: WarmupRates, why: str) -> WarmupRates:
+def assume_rates(rates: WarmupRates, reason: str) -> WarmupRates:
     """Return the rates of one card as assumptions for another card that was not measured.
 
-    The source of each rate begins with `why`.
+    The source of each rate begins with `reason`.
     """
-    model, *figures = (getattr(rates, each.name) for each in fields(rates))
+    model, *figures = (getattr(rates, field.name) for field in fields(rates))
     return WarmupRates(
         model,
-        *(replace(each, source=f"{why}: {each.source}", confidence=Confidence.ASSUMED) for each in figures),
+        *(replace(figure, source=f"{reason}: {figure.source}", confidence=Confidence.ASSUMED) for figure in figures),
     )
 
 

@@ -67,7 +67,7 @@ PAIRS = (
     ),
 )
 """The first one is the default; the last one is the newest."""
-RELEASES = " or ".join(each.description for each in PAIRS)
+RELEASES = " or ".join(pair.description for pair in PAIRS)
 
 CPU_RELEASE = PAIRS[-1].vllm
 """The release on a CPU. Cards have this release too, so that the tests run what cards run."""
@@ -80,18 +80,18 @@ def release_series(release: str) -> str:
     return numbers.group() if numbers else ""
 
 
-def base_release(built: str) -> str:
+def base_release(version: str) -> str:
     """Return the release that a version was built from. Return an empty string for a version such as 0.26.0rc1."""
-    found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
-    if not found:
+    match = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", version)
+    if not match:
         return ""
-    numbers, patch, source = found.groups()
+    numbers, patch, dev_suffix = match.groups()
     # A build from the changed source of 0.26.0 has the version 0.26.1.dev0+g1a2b3c4, so its patch number is one too
     # high.
-    return f"{numbers}.{int(patch) - bool(source)}"
+    return f"{numbers}.{int(patch) - bool(dev_suffix)}"
 
 
 def find_pair(vllm: str, plugin: str) -> ReleasePair | None:
     """Return the pair of releases that these versions were built from, or None if no pair matches."""
-    built = (base_release(vllm), base_release(plugin))
-    return next((each for each in PAIRS if (each.vllm, each.plugin) == built), None)
+    releases = (base_release(vllm), base_release(plugin))
+    return next((pair for pair in PAIRS if (pair.vllm, pair.plugin) == releases), None)

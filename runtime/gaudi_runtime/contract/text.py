@@ -15,5 +15,5 @@ def safe_excerpt(text: str) -> str:
 
     Unprintable characters are escaped as in Python, because a terminal could interpret them.
     """
-    first = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:MAX_QUOTED])
-    return first if len(text) <= MAX_QUOTED else f"{first}.."
+    prefix = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text[:MAX_QUOTED])
+    return prefix if len(text) <= MAX_QUOTED else f"{prefix}.."

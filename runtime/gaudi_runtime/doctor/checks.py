@@ -64,8 +64,8 @@ def is_healthy(rows: Iterable[CheckResult]) -> bool:
 
 def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
     """Return the engines that the doctor checks by default: the simulation, and engines with installed packages."""
-    found = {EngineName.SIM: "always", EngineName.TORCH: image.torch.version, EngineName.VLLM: image.vllm.version}
-    return frozenset(name for name, version in found.items() if version)
+    versions = {EngineName.SIM: "always", EngineName.TORCH: image.torch.version, EngineName.VLLM: image.vllm.version}
+    return frozenset(name for name, version in versions.items() if version)
 
 
 def _lower_if_irrelevant(row: CheckResult, engines: frozenset[EngineName]) -> CheckResult:
@@ -75,73 +75,73 @@ def _lower_if_irrelevant(row: CheckResult, engines: frozenset[EngineName]) -> Ch
 
 def check_torch(image: ImageFacts) -> CheckResult:
     """Check that torch is installed and can be imported."""
-    found = image.torch
-    if not found.version:
+    package = image.torch
+    if not package.version:
         return CheckResult("torch", CheckState.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
-    if found.error:
+    if package.error:
         return CheckResult(
-            "torch", CheckState.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, MODEL_ENGINES
+            "torch", CheckState.FAIL, f"{package.version}, import fails: {package.error}", _ANOTHER_IMAGE, MODEL_ENGINES
         )
-    return CheckResult("torch", CheckState.OK, found.version)
+    return CheckResult("torch", CheckState.OK, package.version)
 
 
 def check_compiler(image: ImageFacts) -> CheckResult:
     """Check that the C++ compiler and the headers that Inductor needs are installed."""
     # A missing compiler is only a warning on a card, because the bridge has its own compiler.
-    missing = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
-    if not missing:
+    problem = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
+    if not problem:
         return CheckResult("compiler", CheckState.OK, image.compiler)
     advice = "Install g++ and Python's headers (Debian: g++ python3-dev), or set spec.engine.executionMode: Eager."
     state = CheckState.WARNING if image.bridge else CheckState.FAIL
-    return CheckResult("compiler", state, missing, advice, VLLM)
+    return CheckResult("compiler", state, problem, advice, VLLM)
 
 
 def check_vllm(image: ImageFacts) -> CheckResult:
     """Check that supported releases of vLLM and its plugin are installed and that the kernels can be imported."""
-    found = image.vllm
+    package = image.vllm
     installed = _installed_releases(image)
-    refused = installed.why_refused()
-    if refused and not (installed.is_complete and image.any_vllm):
-        return CheckResult("vllm", CheckState.FAIL, found.version or "not installed", refused, VLLM)
-    if found.error:
+    reason = installed.why_refused()
+    if reason and not (installed.is_complete and image.any_vllm):
+        return CheckResult("vllm", CheckState.FAIL, package.version or "not installed", reason, VLLM)
+    if package.error:
         return CheckResult(
-            "vllm", CheckState.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, VLLM
+            "vllm", CheckState.FAIL, f"{package.version}, import fails: {package.error}", _ANOTHER_IMAGE, VLLM
         )
-    if refused:
+    if reason:
         advice = f"This runtime supports {installed.supported_releases}."
-        return CheckResult("vllm", CheckState.WARNING, f"{found.version}, allowed by {ANY_RELEASE}", advice)
+        return CheckResult("vllm", CheckState.WARNING, f"{package.version}, allowed by {ANY_RELEASE}", advice)
     pair = installed.pair
-    return CheckResult("vllm", CheckState.OK, pair.description if pair else f"{found.version}, supported")
+    return CheckResult("vllm", CheckState.OK, pair.description if pair else f"{package.version}, supported")
 
 
 def _installed_releases(image: ImageFacts) -> InstalledReleases:
-    return InstalledReleases(image.vllm.version, image.plugin, cards=bool(image.bridge))
+    return InstalledReleases(image.vllm.version, image.plugin, uses_cards=bool(image.bridge))
 
 
 def check_bridge(image: ImageFacts) -> CheckResult:
     """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
-    found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
+    versions = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
         advice = f"Build on Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}. The default is {PAIRS[0].image}."
-        return CheckResult("gaudi software", CheckState.FAIL, found, advice, VLLM)
+        return CheckResult("gaudi software", CheckState.FAIL, versions, advice, VLLM)
     if not image.bridge:
         return CheckResult("gaudi software", CheckState.OK, "none, because this image is for CPUs")
     pair = _installed_releases(image).pair
     if pair is None or _matches_pair(pair, image):
-        return CheckResult("gaudi software", CheckState.OK, found)
+        return CheckResult("gaudi software", CheckState.OK, versions)
     # A mismatch is only a warning, because Intel does not document the version numbers of its builds.
     advice = (
         f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}. Build "
         f"on {pair.image}."
     )
-    return CheckResult("gaudi software", CheckState.WARNING, f"{found}, torch {image.torch.version}", advice)
+    return CheckResult("gaudi software", CheckState.WARNING, f"{versions}, torch {image.torch.version}", advice)
 
 
 def _matches_pair(pair: ReleasePair, image: ImageFacts) -> bool:
     """Return whether the bridge and torch match the pair. Build and patch numbers are ignored."""
     # The bridge's version is the software version followed by a build number, for example 1.24.1.17.
-    software = image.bridge.split(".")[:3] == pair.gaudi_software.split(".")
-    return software and release_series(image.torch.version) in ("", release_series(pair.torch))
+    same_software = image.bridge.split(".")[:3] == pair.gaudi_software.split(".")
+    return same_software and release_series(image.torch.version) in ("", release_series(pair.torch))
 
 
 def check_folders(image: ImageFacts) -> CheckResult:
@@ -171,16 +171,16 @@ def check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
 def check_processor(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that vLLM has fast kernels for this processor."""
     # vLLM's kernels for x86 need AVX2. They are much faster with AVX-512.
-    known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
-    found = ", ".join(known) or "no known vector instructions"
-    if image.bridge or not machine.instructions or "avx512f" in known:
-        return CheckResult("processor", CheckState.OK, found)
-    if "avx2" in known:
+    instructions = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
+    summary = ", ".join(instructions) or "no known vector instructions"
+    if image.bridge or not machine.instructions or "avx512f" in instructions:
+        return CheckResult("processor", CheckState.OK, summary)
+    if "avx2" in instructions:
         return CheckResult(
-            "processor", CheckState.WARNING, found, "This processor has no AVX-512, so vLLM is much slower."
+            "processor", CheckState.WARNING, summary, "This processor has no AVX-512, so vLLM is much slower."
         )
     return CheckResult(
-        "processor", CheckState.FAIL, found, "vLLM needs a processor with AVX2. Use another processor.", VLLM
+        "processor", CheckState.FAIL, summary, "vLLM needs a processor with AVX2. Use another processor.", VLLM
     )
 
 
@@ -217,30 +217,30 @@ def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
 def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check how many huge pages of 2 MiB are free."""
     # Intel's collective communication library pins its buffers in huge pages.
-    found = f"{format_bytes(machine.free_huge_pages * HUGE_PAGE)} free"
+    free_memory = f"{format_bytes(machine.free_huge_pages * HUGE_PAGE)} free"
     if not image.bridge:
-        return CheckResult("huge pages", CheckState.OK, f"{found}, not needed on a CPU")
+        return CheckResult("huge pages", CheckState.OK, f"{free_memory}, not needed on a CPU")
     if machine.free_huge_pages:
-        return CheckResult("huge pages", CheckState.OK, found)
+        return CheckResult("huge pages", CheckState.OK, free_memory)
     advice = (
         "Replicas with several cards need huge pages. Set spec.accelerator.hugepages, and vm.nr_hugepages on the node."
     )
-    return CheckResult("huge pages", CheckState.WARNING, found, advice)
+    return CheckResult("huge pages", CheckState.WARNING, free_memory, advice)
 
 
 def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check how much memory this process may lock."""
     # The driver locks host memory for transfers between the host and the card.
     limit = machine.locked_memory
-    found = "unlimited" if limit is None else format_bytes(limit)
+    summary = "unlimited" if limit is None else format_bytes(limit)
     if not image.bridge:
-        return CheckResult("locked memory", CheckState.OK, f"{found}, not needed on a CPU")
+        return CheckResult("locked memory", CheckState.OK, f"{summary}, not needed on a CPU")
     if limit is None:
-        return CheckResult("locked memory", CheckState.OK, found)
+        return CheckResult("locked memory", CheckState.OK, summary)
     return CheckResult(
         "locked memory",
         CheckState.WARNING,
-        found,
+        summary,
         "Set the memlock limit of containers to unlimited in the container runtime of the node.",
     )
 
@@ -263,59 +263,59 @@ def check_git(image: ImageFacts) -> CheckResult:
 
 def check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that the kernel driver and the image belong to the same release of the Gaudi software."""
-    found = machine.gaudi.driver
+    driver = machine.gaudi.driver
     if not image.bridge:
-        return CheckResult("driver", CheckState.OK, found or "none, not needed on a CPU")
-    if not found:
+        return CheckResult("driver", CheckState.OK, driver or "none, not needed on a CPU")
+    if not driver:
         return CheckResult(
             "driver",
             CheckState.WARNING,
             "not known",
             "Load the kernel module habanalabs, or check the driver with hl-smi on the node.",
         )
-    release = _release_numbers(found)
-    allowed = [each for each in PAIRS if _release_numbers(each.gaudi_software) == release]
-    if allowed and _release_numbers(image.bridge) == release:
+    release = _release_numbers(driver)
+    pairs = [pair for pair in PAIRS if _release_numbers(pair.gaudi_software) == release]
+    if pairs and _release_numbers(image.bridge) == release:
         return CheckResult(
             "driver",
             CheckState.OK,
-            f"{found}, which vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} requires",
+            f"{driver}, which vLLM {pairs[0].vllm} with vllm-gaudi {pairs[0].plugin} requires",
         )
-    if allowed:
-        here = f"this image has Gaudi software {image.bridge}"
+    if pairs:
+        mismatch = f"this image has Gaudi software {image.bridge}"
         return CheckResult(
-            "driver", CheckState.WARNING, f"{found}, but {here}", f"Use {allowed[0].image} with this driver."
+            "driver", CheckState.WARNING, f"{driver}, but {mismatch}", f"Use {pairs[0].image} with this driver."
         )
-    wanted = " or ".join(each.gaudi_software for each in PAIRS)
+    supported_releases = " or ".join(pair.gaudi_software for pair in PAIRS)
     return CheckResult(
         "driver",
         CheckState.WARNING,
-        found,
-        f"The supported releases need driver {wanted}. Install such a driver on the node.",
+        driver,
+        f"The supported releases need driver {supported_releases}. Install such a driver on the node.",
     )
 
 
 def check_firmware(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Report the firmware of the cards. The check never fails, because no public rule defines the right firmware."""
-    found = machine.gaudi.firmware
-    if len(found) > 1:
+    firmware = machine.gaudi.firmware
+    if len(firmware) > 1:
         advice = "The cards of this node have different firmware. Install the same firmware on all cards."
-        return CheckResult("firmware", CheckState.WARNING, "; ".join(found), advice)
+        return CheckResult("firmware", CheckState.WARNING, "; ".join(firmware), advice)
     return CheckResult(
-        "firmware", CheckState.OK, "; ".join(found) or ("not known" if image.bridge else "none, no cards")
+        "firmware", CheckState.OK, "; ".join(firmware) or ("not known" if image.bridge else "none, no cards")
     )
 
 
 def check_ports(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check that the network ports between the cards are up."""
-    cards = [each for each in machine.gaudi.cards if each.ports]
-    total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
-    if not down:
-        found = f"{total} of {total} up" if cards else "not known"
-        return CheckResult("ports between cards", CheckState.OK, found)
-    found = "; ".join(f"{each.address}: {', '.join(map(str, each.down))} down" for each in down)
+    cards = [card for card in machine.gaudi.cards if card.ports]
+    port_count, faulty_cards = sum(len(card.ports) for card in cards), [card for card in cards if card.ports_down]
+    if not faulty_cards:
+        summary = f"{port_count} of {port_count} up" if cards else "not known"
+        return CheckResult("ports between cards", CheckState.OK, summary)
+    summary = "; ".join(f"{card.address}: {', '.join(map(str, card.ports_down))} down" for card in faulty_cards)
     advice = "Replicas with several cards hang in their first collective operation. Bring the ports up on the node."
-    return CheckResult("ports between cards", CheckState.WARNING, found, advice)
+    return CheckResult("ports between cards", CheckState.WARNING, summary, advice)
 
 
 def _release_numbers(release: str) -> tuple[str, ...]:

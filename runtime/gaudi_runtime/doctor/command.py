@@ -15,15 +15,15 @@ from gaudi_runtime.doctor.probes import collect_facts
 _STYLES = {CheckState.OK: "green", CheckState.WARNING: "yellow", CheckState.FAIL: "bold red"}
 
 
-def run_doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -> int:
-    """Print what this machine and this image support; return 1 if a check fails that a `wanted` engine needs.
+def run_doctor(chosen: Collection[EngineName], *, as_json: bool, image_only: bool) -> int:
+    """Print what this machine and this image support; return 1 if a check fails that a `chosen` engine needs.
 
-    If `wanted` is empty, all installed engines are checked.
+    If `chosen` is empty, all installed engines are checked.
     """
-    facts = collect_facts(wanted, image_only=image_only)
-    engines = frozenset(wanted) or installed_engines(facts.image)
+    facts = collect_facts(chosen, image_only=image_only)
+    engines = frozenset(chosen) or installed_engines(facts.image)
     rows = run_checks(facts, engines)
-    if as_data:
+    if as_json:
         typer.echo(render_json(rows, engines))
     else:
         print_table(rows, engines, Console())
@@ -43,9 +43,9 @@ def print_table(rows: Sequence[CheckResult], engines: frozenset[EngineName], con
 
 def render_json(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
     """Return the doctor's result as JSON: `healthy`, `engines`, and `rows` with state, found, advice and neededBy."""
-    shown = []
+    json_rows = []
     for row in rows:
         fields = asdict(row)
         needed_by = sorted(fields.pop("needed_by"))
-        shown.append({**fields, "neededBy": needed_by})
-    return json.dumps({"healthy": is_healthy(rows), "engines": sorted(engines), "rows": shown}, indent=2)
+        json_rows.append({**fields, "neededBy": needed_by})
+    return json.dumps({"healthy": is_healthy(rows), "engines": sorted(engines), "rows": json_rows}, indent=2)

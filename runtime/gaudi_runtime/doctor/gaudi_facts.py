@@ -11,7 +11,7 @@ TOOL_SECONDS = 30
 MODULE = Path("sys/module/habanalabs/version")
 CARDS = "sys/class/accel/accel*/device"
 
-Ask = Callable[[Sequence[str]], str]
+RunCommand = Callable[[Sequence[str]], str]
 """Runs a command and returns its output; empty if it cannot be run or fails."""
 
 
@@ -21,7 +21,7 @@ class Card:
 
     address: str
     ports: tuple[int, ...] = ()
-    down: tuple[int, ...] = ()
+    ports_down: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class GaudiFacts:
     cards: tuple[Card, ...] = ()
 
 
-def read_gaudi_facts(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiFacts:
+def read_gaudi_facts(run_tool: "RunCommand | None" = None, root: Path = Path("/")) -> GaudiFacts:
     """Read the driver, the firmware and the ports of the Gaudi cards.
 
     In a container, only hl-smi reports the ports, because the network devices are not visible there.
     """
-    ask = ask or run_command
-    addresses = ask((TOOL, "-Q", "bus_id", "-f", "csv,noheader")).split()
-    asked = ask((TOOL, "-Q", "driver_version", "-f", "csv,noheader")).split()
+    run_tool = run_tool or run_command
+    addresses = run_tool((TOOL, "-Q", "bus_id", "-f", "csv,noheader")).split()
+    driver_versions = run_tool((TOOL, "-Q", "driver_version", "-f", "csv,noheader")).split()
     return GaudiFacts(
-        driver=_read_text(root / MODULE) or next(iter(asked), ""),
-        firmware=tuple(sorted({_read_text(each / "fw_os_ver") for each in root.glob(CARDS)} - {""})),
-        cards=tuple(_parse_card(address, ask((TOOL, "-n", "link", "-i", address))) for address in addresses),
+        driver=_read_text(root / MODULE) or next(iter(driver_versions), ""),
+        firmware=tuple(sorted({_read_text(card / "fw_os_ver") for card in root.glob(CARDS)} - {""})),
+        cards=tuple(_parse_card(address, run_tool((TOOL, "-n", "link", "-i", address))) for address in addresses),
     )
 
 
@@ -55,7 +55,7 @@ def _parse_card(address: str, output: str) -> Card:
         name, colon, state = line.partition(":")
         if colon and name.split()[:1] == ["port"] and name.split()[-1].isdigit():
             states[int(name.split()[-1])] = state.strip()
-    return Card(address, tuple(sorted(states)), tuple(sorted(each for each, state in states.items() if state != "UP")))
+    return Card(address, tuple(sorted(states)), tuple(sorted(port for port, state in states.items() if state != "UP")))
 
 
 def run_command(command: Sequence[str]) -> str:
@@ -63,10 +63,10 @@ def run_command(command: Sequence[str]) -> str:
     if shutil.which(command[0]) is None:
         return ""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return process.stdout if process.returncode == 0 else ""
 
 
 def _read_text(file: Path) -> str:

@@ -16,26 +16,26 @@ from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 TRIAL_SECONDS = 300
 
 
-def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
+def run_trial(command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
     """Run an import trial of the doctor; return its error (empty on success) and its result.
 
-    The trial is killed if it has not ended after `seconds`.
+    The trial is killed if it has not ended after `timeout_seconds`.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     except subprocess.TimeoutExpired:
-        return f"the import did not end within {seconds:g} s", {}
-    if done.returncode:
-        return _error_line(done), {}
+        return f"the import did not end within {timeout_seconds:g} s", {}
+    if process.returncode:
+        return _error_line(process), {}
     # Parse only the last line, because libraries may print other lines before it.
-    return "", json.loads(done.stdout.strip().splitlines()[-1])
+    return "", json.loads(process.stdout.strip().splitlines()[-1])
 
 
-def _error_line(done: "subprocess.CompletedProcess[str]") -> str:
+def _error_line(process: "subprocess.CompletedProcess[str]") -> str:
     """Return the error line about a library that cannot be loaded; otherwise the last line of the output."""
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    loading = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
-    return (loading or lines[-1:] or [f"exit status {done.returncode}"])[0]
+    lines = [line.strip() for line in (process.stdout + process.stderr).splitlines() if line.strip()]
+    import_errors = [line[line.index("Failed to import") :] for line in lines if "Failed to import" in line]
+    return (import_errors or lines[-1:] or [f"exit status {process.returncode}"])[0]
 
 
 def import_torch() -> dict[str, Any]:
@@ -45,7 +45,7 @@ def import_torch() -> dict[str, Any]:
     torch = import_module("torch")
     if util.find_spec("habana_frameworks"):
         import_module("habana_frameworks.torch")
-        return {"cards": [torch.hpu.get_device_name(at) for at in range(torch.hpu.device_count())]}
+        return {"cards": [torch.hpu.get_device_name(index) for index in range(torch.hpu.device_count())]}
     return {"cards": []}
 
 

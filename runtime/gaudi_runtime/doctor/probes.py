@@ -27,15 +27,15 @@ from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 
 
-def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
+def collect_facts(chosen: Collection[EngineName], *, image_only: bool) -> Facts:
     """Run the doctor's probes and return their facts. With `image_only`, the machine is not probed.
 
-    The packages of the `wanted` engines are imported. If `wanted` is empty, the packages of all engines are imported.
+    The packages of the `chosen` engines are imported. If `chosen` is empty, the packages of all engines are imported.
     """
     bridge = installed_version("habana-torch-plugin")
     # An engine for cards cannot be imported on the machine that builds the image, because it has no card.
-    engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
-    torch, answer = _probe_package(
+    engines = frozenset() if bridge and image_only else frozenset(chosen or EngineName)
+    torch, trial_result = _probe_package(
         installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only
     )
     vllm, _ = _probe_package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
@@ -51,20 +51,20 @@ def collect_facts(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
         inc=installed_version("neural-compressor-pt"),
         git=shutil.which("git") or "",
     )
-    return Facts(image, None if image_only else _probe_machine(tuple(answer.get("cards", ()))))
+    return Facts(image, None if image_only else _probe_machine(tuple(trial_result.get("cards", ()))))
 
 
 def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the folders from variables that cannot be written or created, each as VARIABLE=folder."""
-    named = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
-    named.setdefault("TMPDIR", tempfile.gettempdir())
-    return tuple(f"{name}={folder}" for name, folder in named.items() if not _is_writable(Path(folder)))
+    folders = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
+    folders.setdefault("TMPDIR", tempfile.gettempdir())
+    return tuple(f"{name}={folder}" for name, folder in folders.items() if not _is_writable(Path(folder)))
 
 
 def _is_writable(folder: Path) -> bool:
     # Check the nearest existing parent folder, because missing folders are created below it.
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return existing_folder.is_dir() and os.access(existing_folder, os.W_OK | os.X_OK)
 
 
 def _probe_package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
@@ -73,8 +73,8 @@ def _probe_package(version: str, trial: str, *, tried: bool) -> tuple[Package, d
         return Package(version), {}
     # Import the package in a separate process, because the import takes seconds, prints lines and may end with a
     # signal.
-    error, answer = import_trials.run_trial([sys.executable, "-m", import_trials.__name__, trial])
-    return Package(version, error), answer
+    error, trial_result = import_trials.run_trial([sys.executable, "-m", import_trials.__name__, trial])
+    return Package(version, error), trial_result
 
 
 def _probe_compiler() -> str:
@@ -86,16 +86,16 @@ def _probe_compiler() -> str:
 
 
 def _probe_machine(cards: tuple[str, ...]) -> MachineFacts:
-    shared = os.statvfs("/dev/shm")  # noqa: S108 - looked at, not written
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    shared_memory = os.statvfs("/dev/shm")  # noqa: S108 - looked at, not written
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return MachineFacts(
         cards=cards,
         instructions=_parse_instructions(Path("/proc/cpuinfo").read_text()),
         cores=usable_cores(),
         memory=usable_memory(),
-        shared_memory=shared.f_blocks * shared.f_frsize,
+        shared_memory=shared_memory.f_blocks * shared_memory.f_frsize,
         free_huge_pages=_read_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
-        locked_memory=None if soft == resource.RLIM_INFINITY else soft,
+        locked_memory=None if soft_limit == resource.RLIM_INFINITY else soft_limit,
         gaudi=read_gaudi_facts(),
     )
 

@@ -40,7 +40,7 @@ class OtherPods(Protocol):
 class MultiPodEngine(Protocol):
     """An engine in several pods. It connects to its processes in other pods, or sends commands to ranks."""
 
-    def set_other_pods(self, others: OtherPods) -> None:
+    def set_other_pods(self, other_pods: OtherPods) -> None:
         """Combine this engine with its parts in the other pods. This method is called before `load`."""
 
 
@@ -67,7 +67,7 @@ class PodPart(CanBeLost, Protocol):
     def recipe_key(self) -> RecipeKey | None:
         """Return the key of compiled recipes, like Engine.recipe_key."""
 
-    def join(self, meeting: LeaderEndpoint, progress: Progress) -> None:
+    def join(self, leader: LeaderEndpoint, progress: Progress) -> None:
         """Start the processes, which connect to the leader's processes. Raises a RuntimeStartError."""
 
     async def close(self) -> None:

@@ -95,6 +95,6 @@ def raise_first_failure(updates: Mapping[int, Update]) -> None:
         if failure := update.failure:
             # The capture of graphs handles the errors in CAPTURE_ERRORS. RankFailed carries the reason and message of
             # every other failure to the report.
-            if kind := CAPTURE_ERRORS.get(failure.reason):
-                raise kind(f"rank {rank}: {failure.message}")
+            if error_type := CAPTURE_ERRORS.get(failure.reason):
+                raise error_type(f"rank {rank}: {failure.message}")
             raise RankFailed(failure.reason, f"Rank {rank}: {failure.message}")

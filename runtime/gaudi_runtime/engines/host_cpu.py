@@ -19,15 +19,15 @@ def describe_host_cpu() -> str:
     return describe_cpu(text, platform.machine())
 
 
-def describe_cpu(cpuinfo: str, machine: str) -> str:
+def describe_cpu(cpuinfo: str, architecture: str) -> str:
     """Return the architecture, the model and a digest of the instructions of the first processor in `cpuinfo`."""
-    first = cpuinfo.split("\n\n")[0].splitlines()
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
+    first_processor = cpuinfo.split("\n\n")[0].splitlines()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first_processor)}
     # A compiler uses all instructions of the processor. Code that was compiled for another digest may therefore contain
     # instructions that this processor lacks.
     flags = next((fields[name] for name in _FLAGS if name in fields), "")
     digest = hashlib.sha256(" ".join(sorted(flags.split())).encode()).hexdigest()[:8]
-    return f"{machine} {fields.get('model name', 'of unknown model')} {digest}"
+    return f"{architecture} {fields.get('model name', 'of unknown model')} {digest}"
 
 
 def thread_count(weight_bytes: int, cores: int) -> int:

@@ -21,13 +21,13 @@ def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> R
     """Return the recipe key of an engine. `software` is its release, and `model` is a fingerprint of the checkpoint."""
     # The layout of the KV cache is part of the key, because buckets are measured in KV blocks. The bucket plan is not
     # part of the key.
-    weights, engine, limits = config.model, config.engine, config.limits
+    model_config, engine, limits = config.model, config.engine, config.limits
     layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
     return RecipeKey(
         software=f"{software} {engine.execution_mode} {engine.compile_backend} {engine.settings.get(LAYERS_PER_GRAPH)}",
         card=card,
-        model=f"{model}{_describe_adapters(weights)}",
-        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {_describe_quantization(config)} {layout}",
+        model=f"{model}{_describe_adapters(model_config)}",
+        dtype=f"{model_config.dtype} {model_config.kv_cache_dtype} {_describe_quantization(config)} {layout}",
         parallelism=config.parallelism.model_dump_json(),
     )
 
@@ -54,12 +54,12 @@ def checkpoint_fingerprint(model: ModelConfig) -> str | None:
     """Return the SHA-256 of config.json, with repository and commit for a hub model; None if the file is missing."""
     folder = Path(model.path)
     try:
-        architecture = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+        config_digest = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
     except OSError:
         return None
     # The folder name of a fetched model is its commit (docs/how-to/model-sources.md). A mounted folder has no known
     # revision.
-    return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
+    return f"{config_digest} {model.hub.repo}@{folder.name}" if model.hub else config_digest
 
 
 def _describe_release(package: str) -> str:
@@ -70,10 +70,10 @@ def _describe_release(package: str) -> str:
 
 
 def _describe_quantization(config: RuntimeConfig) -> str:
-    asked, settings = config.model.quantization, config.engine.settings
-    scales = {name: settings[name] for name in (RUNTIME_SCALES, CHANNELWISE) if name in settings}
-    parts = {**(asked.model_dump(mode="json") if asked else {}), **scales}
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")) if parts else "none"
+    quantization, settings = config.model.quantization, config.engine.settings
+    scale_settings = {name: settings[name] for name in (RUNTIME_SCALES, CHANNELWISE) if name in settings}
+    fields = {**(quantization.model_dump(mode="json") if quantization else {}), **scale_settings}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) if fields else "none"
 
 
 def _describe_adapters(model: ModelConfig) -> str:

@@ -44,30 +44,30 @@ class Setting:
     """
 
     verb: str
-    field: str
-    now: float
-    values: Sequence[Value]
+    field_path: str
+    current: float
+    new_values: Sequence[Value]
     set: Callable[[ForecastInputs, Value], ForecastInputs]
 
     def describe_change(self, value: Value) -> str:
         """Return the text of the change for a sentence, with the field name of a GaudiInference."""
         if isinstance(value, float):  # a share, which is written in percent
-            return f"{self.verb} {self.field} to {value * 100:g}"
-        return f"{self.verb} {self.field} to {f'{int(value) // GIB}Gi' if self.field == MEMORY else value}"
+            return f"{self.verb} {self.field_path} to {value * 100:g}"
+        return f"{self.verb} {self.field_path} to {f'{int(value) // GIB}Gi' if self.field_path == MEMORY else value}"
 
     def distance(self, value: Value) -> float:
         """Return the size of a change: the relative change of a number, the difference of shares, or 1 for a word."""
         if isinstance(value, str):
             return 1.0
-        return abs(value - self.now) / (1 if isinstance(value, float) else max(1, self.now))
+        return abs(value - self.current) / (1 if isinstance(value, float) else max(1, self.current))
 
 
 def adjustable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, ...]:
     """Return all settings of this deployment that advice may change."""
     ranks = inputs.parallelism.tensor
     heads = {layer.attention.heads for layer in shape.layers}
-    possible = [
-        each for each in TENSOR_RANKS if each > ranks and each % ranks == 0 and not any(n % each for n in heads)
+    rank_counts = [
+        count for count in TENSOR_RANKS if count > ranks and count % ranks == 0 and not any(n % count for n in heads)
     ]
     return (
         *_limit_settings(inputs),
@@ -77,7 +77,7 @@ def adjustable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Sett
             "raise",
             "parallelism.tensor",
             ranks,
-            possible,
+            rank_counts,
             lambda inputs, value: replace(inputs, parallelism=inputs.parallelism.model_copy(update={"tensor": value})),
         ),
     )
@@ -127,8 +127,8 @@ def _share_settings(inputs: ForecastInputs) -> tuple[Setting, ...]:
 
 def _memory_settings(inputs: ForecastInputs) -> Iterator[Setting]:
     # The API server rejects an fp8 KV cache without the method inc, because only inc has the scales.
-    scaled = inputs.quantization is QuantizationMethod.INC and inputs.kv_cache_dtype is KvCacheDtype.AUTO
-    values = [KvCacheDtype.FP8.value] if scaled else []
+    can_use_fp8 = inputs.quantization is QuantizationMethod.INC and inputs.kv_cache_dtype is KvCacheDtype.AUTO
+    values = [KvCacheDtype.FP8.value] if can_use_fp8 else []
     yield Setting(
         "set",
         "model.kvCacheDtype",
@@ -192,18 +192,18 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Th
     the last change lowers the thresholds, so that the server serves with fewer graphs. To find changes for a model that
     does not fit either, pass thresholds of 0 %.
     """
-    now = forecast(inputs, shape, card)
-    if fits(now, thresholds):
+    current_forecast = forecast(inputs, shape, card)
+    if fits(current_forecast, thresholds):
         return ()
     trials = _Trials(shape, card, thresholds)
-    found = [
+    changes = [
         change
         for setting in adjustable_settings(inputs, shape)
         if (change := _smallest_change(inputs, setting, trials.fits))
     ]
-    lower = _lower_percentages(now, thresholds)
-    best = sorted([*found, *lower], key=lambda change: change.distance)[:MOST_CHANGES]
-    return (*best, SERVE_ANYWAY) if lower else tuple(best)
+    threshold_changes = _lower_percentages(current_forecast, thresholds)
+    best = sorted([*changes, *threshold_changes], key=lambda change: change.distance)[:MOST_CHANGES]
+    return (*best, SERVE_ANYWAY) if threshold_changes else tuple(best)
 
 
 class _Trials:
@@ -211,39 +211,39 @@ class _Trials:
 
     def __init__(self, shape: ModelShape, card: Card, thresholds: Thresholds) -> None:
         self._shape, self._card, self._thresholds = shape, card, thresholds
-        self._work = WORK
+        self._remaining_work = WORK
 
     def fits(self, inputs: ForecastInputs) -> bool:
         """Return True if a deployment fits. Return False after the work limit is reached, so that the search ends."""
-        if self._work <= 0:
+        if self._remaining_work <= 0:
             return False
-        answer = forecast(inputs, self._shape, self._card)
+        trial_forecast = forecast(inputs, self._shape, self._card)
         # All candidates count, because a plan may try millions of candidates to find a few buckets.
-        looked_at = count_candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
-        planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
-        self._work -= 100 + max(planned, looked_at)
-        return fits(answer, self._thresholds)
+        candidate_count = count_candidates(inputs.policy, inputs.limits, int(trial_forecast.kv_blocks.value))
+        planned = sum(phase.planned for phase in (trial_forecast.prompt, trial_forecast.decode) if phase)
+        self._remaining_work -= 100 + max(planned, candidate_count)
+        return fits(trial_forecast, self._thresholds)
 
 
 def _smallest_change(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | None:
     def step_fits(step: int) -> bool:
-        return fit(setting.set(inputs, setting.values[step]))
+        return fit(setting.set(inputs, setting.new_values[step]))
 
-    bounds = _find_bounds(len(setting.values), step_fits)
+    bounds = _find_bounds(len(setting.new_values), step_fits)
     if bounds is None:
         return None
-    value: Value = setting.values[_bisect(*bounds, step_fits)]
+    value: Value = setting.new_values[_bisect(*bounds, step_fits)]
     return Change(setting.describe_change(value), setting.distance(value), setting.set(inputs, value))
 
 
-def _find_bounds(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
+def _find_bounds(step_count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:
     """Return the last step that does not fit (-1 for no change) and the first tried step that fits, or None."""
-    before, stride, longest = -1, 1, max(1, count // STRIDES)
-    while before < count - 1:
-        step = min(before + stride, count - 1)
+    misfit, stride, max_stride = -1, 1, max(1, step_count // STRIDES)
+    while misfit < step_count - 1:
+        step = min(misfit + stride, step_count - 1)
         if fit(step):
-            return before, step
-        before, stride = step, min(stride * 2, longest)
+            return misfit, step
+        misfit, stride = step, min(stride * 2, max_stride)
     return None
 
 
@@ -261,16 +261,18 @@ def _bisect(misfit: int, fitting: int, fit: Callable[[int], bool]) -> int:
 SERVE_ANYWAY = Change("set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit", 1.0)
 
 
-def _lower_percentages(now: Forecast, thresholds: Thresholds) -> list[Change]:
+def _lower_percentages(current_forecast: Forecast, thresholds: Thresholds) -> list[Change]:
     """Return lower threshold percentages as a change. The result is empty unless only graphs are missing."""
-    if now.problems:
+    if current_forecast.problems:
         return []
-    asked = {"prompt": thresholds.prompt_percent, "decode": thresholds.decode_percent}
-    short = [
+    current_percents = {"prompt": thresholds.prompt_percent, "decode": thresholds.decode_percent}
+    lower_percents = [
         (phase.phase, percent)
-        for phase, percent in reachable_thresholds(now, thresholds)
-        if percent < asked[phase.phase]
+        for phase, percent in reachable_thresholds(current_forecast, thresholds)
+        if percent < current_percents[phase.phase]
     ]
-    text = " and ".join(f"lower readiness.minCaptured{phase.title()}Percent to {percent}" for phase, percent in short)
-    distance = max((1 - percent / asked[phase] for phase, percent in short), default=0)
-    return [Change(text, distance)] if short else []
+    text = " and ".join(
+        f"lower readiness.minCaptured{phase.title()}Percent to {percent}" for phase, percent in lower_percents
+    )
+    distance = max((1 - percent / current_percents[phase] for phase, percent in lower_percents), default=0)
+    return [Change(text, distance)] if lower_percents else []

@@ -28,8 +28,8 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
     total = total_memory(inputs, card)
     memory, problems = _memory_and_problems(inputs, shape, total)
     blocks = _kv_blocks(inputs, memory)
-    possible = blocks.value >= 1 and not problems
-    plan, impossible = _plan_and_problems(inputs, int(blocks.value)) if possible else (None, ())
+    can_plan = blocks.value >= 1 and not problems
+    plan, plan_problems = _plan_and_problems(inputs, int(blocks.value)) if can_plan else (None, ())
     phases = _forecast_phases(inputs, plan, shape, card, memory) if plan else {}
     return Forecast(
         card=card.name,
@@ -40,8 +40,8 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         prompt=phases.get(BucketPhase.PROMPT),
         decode=phases.get(BucketPhase.DECODE),
         warmup_seconds=_warmup_seconds(inputs, phases),
-        captures=inputs.captures,
-        problems=(*problems, *_memory_problems(inputs, memory), *impossible),
+        captures_graphs=inputs.captures,
+        problems=(*problems, *_memory_problems(inputs, memory), *plan_problems),
         notes=(*_notes(inputs, shape, card, blocks), *_time_budget_notes(inputs, plan, int(blocks.value))),
     )
 
@@ -77,10 +77,10 @@ def _forecast_phases(
 ) -> Phases:
     if card.rates is None:
         return {phase: PhaseForecast(phase, len(plan.buckets_of(phase))) for phase in BucketPhase}
-    spread, known = model_spread(inputs, shape) if shape else None, card.rates
+    spread, card_rates = model_spread(inputs, shape) if shape else None, card.rates
     if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
-        known = assume_rates(known, "measured with HPU graphs")
-    rates = {phase: phase_rates(known, phase, shape, spread) for phase in BucketPhase}
+        card_rates = assume_rates(card_rates, "measured with HPU graphs")
+    rates = {phase: phase_rates(card_rates, phase, shape, spread) for phase in BucketPhase}
     return phase_forecasts(inputs, plan, rates, memory)
 
 
@@ -144,20 +144,20 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
             "The model's shape is unknown, so the sizes of weights, KV cache and graphs are also unknown. The plan "
             f"assumes {int(blocks.value)} KV blocks."
         )
-    elif any(isinstance(layer.attention, Attention) and layer.attention.window for layer in shape.layers):
+    elif any(isinstance(layer.attention, Attention) and layer.attention.sliding_window for layer in shape.layers):
         yield (
             "Some layers use a sliding window. The KV cache of these layers is counted in full, because servers "
             "allocate the full size."
         )
     if shape is not None and shape.extra_parameters:
         yield "The workspace does not include the memory for images. The first pod measures this memory."
-    asked = inputs.quantization
+    method = inputs.quantization
     # INC and FP8 convert any checkpoint. Every other method needs a checkpoint that is stored in its format.
-    converts = asked in (None, QuantizationMethod.INC, QuantizationMethod.FP8)
-    if shape is not None and shape.quantization is None and asked is not None and not converts:
-        usual = ASKED_FOR[asked]
-        group = f" in groups of {usual.group}" if usual.group else ""
-        yield f"The {asked} format of the checkpoint is unknown. Weights of {usual.bits} bits{group} are assumed."
+    converts = method in (None, QuantizationMethod.INC, QuantizationMethod.FP8)
+    if shape is not None and shape.quantization is None and method is not None and not converts:
+        usual = ASKED_FOR[method]
+        grouping = f" in groups of {usual.group_size}" if usual.group_size else ""
+        yield f"The {method} format of the checkpoint is unknown. Weights of {usual.bits} bits{grouping} are assumed."
     if inputs.has_unmeasured_graphs and card.rates is not None:
         yield UNMEASURED
     if card.rates is None:
@@ -175,7 +175,7 @@ def _time_budget_notes(inputs: ForecastInputs, plan: BucketPlan | None, kv_block
         return
     orders = {BucketPhase.PROMPT: warmup.prompt_order, BucketPhase.DECODE: warmup.decode_order}
     covering = [
-        plural(cover_first(plan, phase, inputs.limits, kv_blocks).covering, f"{phase} bucket")
+        plural(cover_first(plan, phase, inputs.limits, kv_blocks).covering_count, f"{phase} bucket")
         for phase, order in orders.items()
         if order is CaptureOrder.COVER_FIRST
     ]

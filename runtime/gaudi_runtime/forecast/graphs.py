@@ -46,16 +46,22 @@ def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None
 
     Without a model, the rates of the measured model are assumed.
     """
-    prompt = phase is BucketPhase.PROMPT
-    seconds, size = (1.0, 1.0) if shape is None or spread is None else _scale_factors(rates.model, shape, spread)
-    compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds
-    capturing = rates.prompt_capture_seconds if prompt else rates.decode_capture_seconds
-    graphs = rates.prompt_graph_bytes_per_token if prompt else rates.decode_graph_bytes_per_sequence
+    is_prompt = phase is BucketPhase.PROMPT
+    seconds_factor, bytes_factor = (
+        (1.0, 1.0) if shape is None or spread is None else _scale_factors(rates.model, shape, spread)
+    )
+    compile_seconds = rates.prompt_compile_seconds if is_prompt else rates.decode_compile_seconds
+    capture_seconds = rates.prompt_capture_seconds if is_prompt else rates.decode_capture_seconds
+    bytes_per_weight = rates.prompt_graph_bytes_per_token if is_prompt else rates.decode_graph_bytes_per_sequence
     note = "by the number of layers"
     return PhaseRates(
-        compile_seconds=_widen_for_fp8(_scale_figure(compiling, seconds, note, known=shape is not None), spread),
-        capture_seconds=_scale_figure(capturing, seconds, note, known=shape is not None),
-        bytes_per_weight=_scale_figure(graphs, size, "by layers and their width", known=shape is not None),
+        compile_seconds=_widen_for_fp8(
+            _scale_figure(compile_seconds, seconds_factor, note, is_model_known=shape is not None), spread
+        ),
+        capture_seconds=_scale_figure(capture_seconds, seconds_factor, note, is_model_known=shape is not None),
+        bytes_per_weight=_scale_figure(
+            bytes_per_weight, bytes_factor, "by layers and their width", is_model_known=shape is not None
+        ),
     )
 
 
@@ -65,10 +71,10 @@ def _scale_factors(measured_model: str, shape: ModelShape, spread: Spread) -> tu
     measured = known_shape(measured_model)
     if measured is None:
         raise LookupError(f"the rates were measured with {measured_model}, which is not among the known models")
-    layers = -(-len(shape.layers) // spread.pipeline) / len(measured.layers)
+    layer_ratio = -(-len(shape.layers) // spread.pipeline_stages) / len(measured.layers)
     # The bytes of a graph grow with the number of layers on a card and with the widest step of a layer.
-    width = bytes_per_token(shape, spread.tensor, spread.dtype_bytes)
-    return layers, layers * width / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
+    token_bytes = bytes_per_token(shape, spread.tensor_ranks, spread.dtype_bytes)
+    return layer_ratio, layer_ratio * token_bytes / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
 
 
 def _widen_for_fp8(figure: Figure, spread: Spread | None) -> Figure:
@@ -79,15 +85,15 @@ def _widen_for_fp8(figure: Figure, spread: Spread | None) -> Figure:
     return replace(figure, source=f"{figure.source}; {FP8_SOURCE}", high=max(figure.most, figure.value * FP8_COMPILE))
 
 
-def _scale_figure(figure: Figure, factor: float, how: str, *, known: bool) -> Figure:
-    if not known:
+def _scale_figure(figure: Figure, factor: float, note: str, *, is_model_known: bool) -> Figure:
+    if not is_model_known:
         source = f"not scaled, because the model is unknown: {figure.source}"
         return replace(figure, source=source, confidence=Confidence.ASSUMED)
     if factor == 1:
         return figure
     return Figure(
         value=figure.value * factor,
-        source=f"scaled {how} (times {factor:.3g}): {figure.source}",
+        source=f"scaled {note} (times {factor:.3g}): {figure.source}",
         confidence=lowest_confidence(figure, replace(figure, confidence=Confidence.SCALED)),
         low=None if figure.low is None else figure.low * factor,
         high=None if figure.high is None else figure.high * factor,
@@ -104,39 +110,41 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
     Without `memory`, the number of graphs that fit is unknown. If no log shows the bytes of a graph, the number and the
     bytes are unknown, and the seconds assume that every graph is captured.
     """
-    expected, least = (_graph_bytes_function(rates, inputs.limits.block_size, least=least) for least in (False, True))
+    bytes_of, min_bytes_of = (
+        _graph_bytes_function(rates, inputs.limits.block_size, lowest=lowest) for lowest in (False, True)
+    )
     likely = best = None
     if memory and inputs.captures and not inputs.has_unmeasured_graphs:
-        likely, best = (_simulate_capture(inputs, plan, memory, graph_bytes) for graph_bytes in (expected, least))
+        likely, best = (_simulate_capture(inputs, plan, memory, size) for size in (bytes_of, min_bytes_of))
 
     def forecast_phase(phase: BucketPhase) -> PhaseForecast:
         buckets, rate = plan.buckets_of(phase), rates[phase].bytes_per_weight
-        planned = len(buckets)
-        compiled = planned if inputs.warmup.enabled else 0
-        captured = (len(likely[phase].captured) if likely else planned) if inputs.captures else 0
+        planned_count = len(buckets)
+        compiled_count = planned_count if inputs.warmup.enabled else 0
+        captured_count = (len(likely[phase].captured) if likely else planned_count) if inputs.captures else 0
         # Smaller graphs do not always allow more graphs: one large graph may take the memory of several small graphs.
-        most = max(captured, len(best[phase].captured)) if best else captured
-        all_bytes, least_bytes = (sum(size(phase, bucket) for bucket in buckets) for size in (expected, least))
+        max_captured = max(captured_count, len(best[phase].captured)) if best else captured_count
+        all_bytes, lowest_bytes = (sum(size(phase, bucket) for bucket in buckets) for size in (bytes_of, min_bytes_of))
         return PhaseForecast(
             phase=phase,
-            planned=planned,
-            captured=tuple(likely[phase].captured) if likely else None,
-            captured_at_best=most if best else None,
+            planned=planned_count,
+            captured_buckets=tuple(likely[phase].captured) if likely else None,
+            captured_at_best=max_captured if best else None,
             graph_bytes=Figure(likely[phase].graph_bytes, rate.source, rate.confidence) if likely else None,
             all_graph_bytes=None
             if inputs.has_unmeasured_graphs
-            else Figure(all_bytes, rate.source, rate.confidence, low=least_bytes),
-            compile_seconds=_total_seconds(rates[phase].compile_seconds, compiled, compiled),
-            capture_seconds=_total_seconds(rates[phase].capture_seconds, captured, most),
+            else Figure(all_bytes, rate.source, rate.confidence, low=lowest_bytes),
+            compile_seconds=_total_seconds(rates[phase].compile_seconds, compiled_count, compiled_count),
+            capture_seconds=_total_seconds(rates[phase].capture_seconds, captured_count, max_captured),
         )
 
     return {phase: forecast_phase(phase) for phase in BucketPhase}
 
 
-def _graph_bytes_function(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
+def _graph_bytes_function(rates: Rates, block_size: int, *, lowest: bool) -> GraphBytes:
     """Return a function for the bytes of a graph, from the rates or from the lowest rates of all sources."""
-    figures = {phase: each.bytes_per_weight for phase, each in rates.items()}
-    per_weight = {phase: figure.least if least else figure.value for phase, figure in figures.items()}
+    figures = {phase: rate.bytes_per_weight for phase, rate in rates.items()}
+    per_weight = {phase: figure.least if lowest else figure.value for phase, figure in figures.items()}
     return lambda phase, bucket: int(per_weight[phase] * bucket_weight(phase, bucket, block_size))
 
 
@@ -145,10 +153,10 @@ def _simulate_capture(
 ) -> dict[BucketPhase, PhaseBudget]:
     """Return the capture budgets after a capture as the runtime would do it with these graph bytes."""
     blocks = memory.kv_blocks.value if inputs.kv_blocks is None else inputs.kv_blocks
-    left = int(max(0, memory.free.value - blocks * memory.block.value))
+    free_bytes = int(max(0, memory.free.value - blocks * memory.block.value))
     budget = CaptureBudget(
         plan,
-        graph_pool(left, int(memory.free.value - memory.usable.value), inputs.warmup.prompt_ratio),
+        graph_pool(free_bytes, int(memory.free.value - memory.usable.value), inputs.warmup.prompt_ratio),
         block_size=inputs.limits.block_size,
         prompt_order=inputs.warmup.prompt_order,
         decode_order=inputs.warmup.decode_order,
@@ -157,16 +165,16 @@ def _simulate_capture(
     # the graph exceeds the free memory.
     while step := budget.next_step():
         size = graph_bytes(step.phase, step.bucket)
-        if size > left:
+        if size > free_bytes:
             budget.phase_budget(step.phase).record_out_of_memory("the estimate does not fit")
         else:
             budget.phase_budget(step.phase).record_captured(size)
-            left -= size
+            free_bytes -= size
     return {phase: budget.phase_budget(phase) for phase in BucketPhase}
 
 
-def _total_seconds(figure: Figure, count: int, most: int) -> Figure:
-    """Return the seconds for `count` buckets. The upper bound is the time for `most` buckets."""
+def _total_seconds(figure: Figure, count: int, max_count: int) -> Figure:
+    """Return the seconds for `count` buckets. The upper bound is the time for `max_count` buckets."""
     low = None if figure.low is None else figure.low * count
-    high = None if figure.high is None and most == count else figure.most * most
+    high = None if figure.high is None and max_count == count else figure.most * max_count
     return Figure(figure.value * count, f"{count} times: {figure.source}", figure.confidence, low, high)

@@ -91,18 +91,18 @@ def inputs_from_config(config: RuntimeConfig) -> ForecastInputs:
 
 def _effective_mode(engine: EngineConfig) -> ExecutionMode:
     # A simulated engine uses the rates of its card, which were measured with HPU graphs.
-    simulated = engine.name is EngineName.SIM and engine.execution_mode is ExecutionMode.TORCH_COMPILE
-    return ExecutionMode.HPU_GRAPHS if simulated else engine.execution_mode
+    simulates_compile = engine.name is EngineName.SIM and engine.execution_mode is ExecutionMode.TORCH_COMPILE
+    return ExecutionMode.HPU_GRAPHS if simulates_compile else engine.execution_mode
 
 
 def model_spread(inputs: ForecastInputs, shape: ModelShape) -> Spread:
     """Return the distribution of the model over ranks in this deployment, and the number formats."""
-    ranks, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
+    parallelism, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
     return Spread(
-        tensor=ranks.tensor,
-        pipeline=ranks.pipeline,
+        tensor_ranks=parallelism.tensor,
+        pipeline_stages=parallelism.pipeline,
         dtype_bytes=dtype_bytes,
         kv_dtype_bytes=dtype_bytes if inputs.kv_cache_dtype is KvCacheDtype.AUTO else 1,
         quantization=effective_quantization(shape.quantization, inputs.quantization),
-        expert_ranks=ranks.tensor * ranks.data if ranks.experts else None,
+        expert_ranks=parallelism.tensor * parallelism.data if parallelism.experts else None,
     )

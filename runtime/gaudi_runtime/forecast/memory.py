@@ -18,45 +18,45 @@ def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
     return card.memory
 
 
-def forecast_memory(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
+def forecast_memory(inputs: ForecastInputs, shape: ModelShape, card_memory: Figure) -> MemoryForecast:
     """Forecast the memory split of the card with the fewest KV blocks. Raises PlanImpossible for impossible ranks."""
     spread = model_spread(inputs, shape)
     # The profile run processes the largest prompt batch, and then samples a token for every sequence.
     sequences = max(inputs.limits.max_num_seqs, inputs.limits.max_num_prefill_seqs)
-    workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor, spread.dtype_bytes)
+    workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor_ranks, spread.dtype_bytes)
 
     def stage_split(stage: StageMemory) -> DeviceMemorySplit:
-        free = max(0, int(total.value) - stage.weights - workspace)
-        return split_memory(free, inputs.utilization, inputs.warmup.graph_memory_share)
+        free_memory = max(0, int(card_memory.value) - stage.weight_bytes - workspace)
+        return split_memory(free_memory, inputs.utilization, inputs.warmup.graph_memory_share)
 
     cards = [(stage, stage_split(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
     # Every card holds a part of every block, so the card with the fewest blocks limits the number of blocks.
-    fullest, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block, card[1].free))
-    return _build_forecast(inputs, shape, total, workspace, fullest, split)
+    fullest_stage, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block_bytes, card[1].free))
+    return _build_forecast(inputs, shape, card_memory, workspace, fullest_stage, split)
 
 
 def _build_forecast(
     inputs: ForecastInputs,
     shape: ModelShape,
-    total: Figure,
+    card_memory: Figure,
     workspace: int,
-    fullest: StageMemory,
+    stage: StageMemory,
     split: DeviceMemorySplit,
 ) -> MemoryForecast:
-    ranks = inputs.parallelism.tensor * inputs.parallelism.pipeline
-    place = "on the one card" if ranks == 1 else f"on the fullest of {ranks} cards"
-    shape_of = f"the shape of {shape.name or f'a {shape.family} model'}, {place}"
-    weights = Figure(fullest.weights, shape_of, Confidence.CALCULATED)
-    work = Figure(workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
-    sure = lowest_confidence(total, weights, work)
+    rank_count = inputs.parallelism.tensor * inputs.parallelism.pipeline
+    place = "on the one card" if rank_count == 1 else f"on the fullest of {rank_count} cards"
+    shape_source = f"the shape of {shape.name or f'a {shape.family} model'}, {place}"
+    weights = Figure(stage.weight_bytes, shape_source, Confidence.CALCULATED)
+    workspace_figure = Figure(workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
+    confidence = lowest_confidence(card_memory, weights, workspace_figure)
     return MemoryForecast(
-        total=total,
+        total=card_memory,
         weights=weights,
-        workspace=work,
-        free=Figure(split.free, "total less weights and workspace", sure),
-        usable=Figure(split.usable, f"free * deviceMemoryUtilization {inputs.utilization:g}", sure),
-        graphs=Figure(split.graphs, f"usable * graphMemoryShare {inputs.warmup.graph_memory_share:g}", sure),
-        kv_cache=Figure(split.kv_cache, "usable less graphs", sure),
-        block=Figure(fullest.block, shape_of, Confidence.CALCULATED),
-        kv_blocks=Figure(split.kv_cache // fullest.block, "KV cache divided by the bytes of a block", sure),
+        workspace=workspace_figure,
+        free=Figure(split.free, "total less weights and workspace", confidence),
+        usable=Figure(split.usable, f"free * deviceMemoryUtilization {inputs.utilization:g}", confidence),
+        graphs=Figure(split.graphs, f"usable * graphMemoryShare {inputs.warmup.graph_memory_share:g}", confidence),
+        kv_cache=Figure(split.kv_cache, "usable less graphs", confidence),
+        block=Figure(stage.block_bytes, shape_source, Confidence.CALCULATED),
+        kv_blocks=Figure(split.kv_cache // stage.block_bytes, "KV cache divided by the bytes of a block", confidence),
     )

@@ -41,15 +41,15 @@ class MemoryForecast:
 class PhaseForecast:
     """The forecast graphs of one phase. Unknown figures are None, and seconds are for the whole phase.
 
-    `captured` contains the graphs that are expected to fit, in capture order. It is None if no graphs are captured, or
-    if the memory or the bytes of a graph are unknown. `captured_at_best` is the number of graphs that fit with the
-    lowest bytes of all sources. `graph_bytes` is the size of the captured graphs, and `all_graph_bytes` is the size of
-    all planned graphs.
+    `captured_buckets` contains the graphs that are expected to fit, in capture order. It is None if no graphs are
+    captured, or if the memory or the bytes of a graph are unknown. `captured_at_best` is the number of graphs that fit
+    with the lowest bytes of all sources. `graph_bytes` is the size of the captured graphs, and `all_graph_bytes` is the
+    size of all planned graphs.
     """
 
     phase: BucketPhase
     planned: int
-    captured: tuple[Bucket, ...] | None = None
+    captured_buckets: tuple[Bucket, ...] | None = None
     captured_at_best: int | None = None
     graph_bytes: Figure | None = None
     all_graph_bytes: Figure | None = None
@@ -59,7 +59,7 @@ class PhaseForecast:
     @property
     def captured_percent(self) -> int | None:
         """The captured share of the planned graphs in percent, rounded down; None without graphs or buckets."""
-        return None if self.captured is None else percent(len(self.captured), self.planned)
+        return None if self.captured_buckets is None else percent(len(self.captured_buckets), self.planned)
 
 
 Phases = Mapping[BucketPhase, PhaseForecast]
@@ -69,8 +69,8 @@ Phases = Mapping[BucketPhase, PhaseForecast]
 class Forecast:
     """The forecast of a deployment. `memory` is None if the model's shape or the card's memory is unknown.
 
-    `captures` is True if graphs are captured. If no plan is possible, `plan`, `prompt` and `decode` are None, and
-    `problems` contains the reasons.
+    `captures_graphs` is True if graphs are captured. If no plan is possible, `plan`, `prompt` and `decode` are None,
+    and `problems` contains the reasons.
     """
 
     card: str
@@ -81,6 +81,6 @@ class Forecast:
     prompt: PhaseForecast | None
     decode: PhaseForecast | None
     warmup_seconds: Figure | None
-    captures: bool
+    captures_graphs: bool
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]

@@ -31,31 +31,31 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
 
     The result is empty if the number of graphs that fit is unknown.
     """
-    asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
+    phase_minimums = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return tuple(
-        Problem(Reason.GRAPHS_MISSING, _shortfall_message(phase, least, thresholds))
-        for phase, least in asked
-        if phase and reaches_percent(_graph_count(phase, thresholds), phase.planned, least) is False
+        Problem(Reason.GRAPHS_MISSING, _shortfall_message(phase, min_percent, thresholds))
+        for phase, min_percent in phase_minimums
+        if phase and reaches_percent(_graph_count(phase, thresholds), phase.planned, min_percent) is False
     )
 
 
 def uncheckable_thresholds(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
     """Return the thresholds above 0 % that cannot be checked, because the number of graphs that fit is unknown."""
-    asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
+    phase_minimums = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return {
-        phase.phase: least
-        for phase, least in asked
-        if forecast.captures and phase and phase.planned and phase.captured is None and least > 0
+        phase.phase: min_percent
+        for phase, min_percent in phase_minimums
+        if forecast.captures_graphs and phase and phase.planned and phase.captured_buckets is None and min_percent > 0
     }
 
 
-def describe_gate(asked: Mapping[BucketPhase, int]) -> str:
+def describe_gate(thresholds: Mapping[BucketPhase, int]) -> str:
     """Describe when the gate opens if the forecast could not check these thresholds, and the remedy."""
-    graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
-    fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
+    minimums = " and ".join(f"{min_percent} % of the {phase} graphs" for phase, min_percent in thresholds.items())
+    fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in thresholds)
     return (
         f"How many graphs fit is unknown until the first pod has measured them. The gate opens when the pod has "
-        f"captured {graphs}. If fewer graphs fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
+        f"captured {minimums}. If fewer graphs fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
         "spec.readiness.onShortfall to ServeAndWarn."
     )
 
@@ -63,19 +63,19 @@ def describe_gate(asked: Mapping[BucketPhase, int]) -> str:
 def reachable_thresholds(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
     """Yield each phase with a known number of captured graphs, and the highest threshold that it can reach."""
     for phase in (forecast.prompt, forecast.decode):
-        if phase and phase.captured is not None and phase.planned:
+        if phase and phase.captured_buckets is not None and phase.planned:
             yield phase, percent(_graph_count(phase, thresholds), phase.planned) or 0
 
 
 def _graph_count(phase: PhaseForecast, thresholds: Thresholds) -> int:
-    if phase.captured is None or phase.captured_at_best is None:
+    if phase.captured_buckets is None or phase.captured_at_best is None:
         return phase.planned
-    return phase.captured_at_best if thresholds.at_best else len(phase.captured)
+    return phase.captured_at_best if thresholds.at_best else len(phase.captured_buckets)
 
 
-def _shortfall_message(phase: PhaseForecast, least: int, thresholds: Thresholds) -> str:
+def _shortfall_message(phase: PhaseForecast, min_percent: int, thresholds: Thresholds) -> str:
     count = _graph_count(phase, thresholds)
     return (
         f"about {count} of {phase.planned} {phase.phase} graphs ({percent(count, phase.planned)} %) fit into the "
-        f"memory reserved for graphs (minimum {least} %)"
+        f"memory reserved for graphs (minimum {min_percent} %)"
     )

@@ -47,34 +47,34 @@ async def follow_leader(
     topology: Topology,
     board: ReportBoard,
     signals: Signals,
-    make: Callable[[], Rank | PodPart],
+    make_engine: Callable[[], Rank | PodPart],
     pace: Pace = PACE,
-    works: Callable[[], object] = measure_activity,
+    read_activity: Callable[[], object] = measure_activity,
 ) -> None:
     """Run as a rank of a group until the leader sends its farewell message.
 
-    `works` returns a value that changes while the processes of this pod work. Raises EngineLost if the leader is lost,
-    and Stopped if SIGTERM arrives before the leader is reachable.
+    `read_activity` returns a value that changes while the processes of this pod work. Raises EngineLost if the leader
+    is lost, and Stopped if SIGTERM arrives before the leader is reachable.
     """
     reader, writer = await _connect_to_leader(topology, config.serving.group_port, board, signals, pace)
     hello = Hello(rank=topology.rank, config=config_digest(config))
-    connection = _LeaderConnection(reader, writer, hello, board, signals, make, pace, works)
-    following = asyncio.ensure_future(connection.run())
-    stopping = asyncio.ensure_future(signals.stop.wait())
+    connection = _LeaderConnection(reader, writer, hello, board, signals, make_engine, pace, read_activity)
+    connection_task = asyncio.ensure_future(connection.run())
+    stop_task = asyncio.ensure_future(signals.stop.wait())
     try:
-        await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({connection_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
         if signals.stop.is_set():
             connection.send_signals()
         # After SIGTERM, the leader finishes its running requests within the drain time. This rank must keep running
         # until then, because the requests need it.
-        await asyncio.wait({following}, timeout=config.serving.drain_seconds + pace.closing)
-        if following.done():
-            following.result()
-        following.cancel()
+        await asyncio.wait({connection_task}, timeout=config.serving.drain_seconds + pace.close_seconds)
+        if connection_task.done():
+            connection_task.result()
+        connection_task.cancel()
         await connection.close()
     finally:
-        following.cancel()
-        stopping.cancel()
+        connection_task.cancel()
+        stop_task.cancel()
 
 
 async def _connect_to_leader(
@@ -87,14 +87,14 @@ async def _connect_to_leader(
             return await asyncio.open_connection(topology.leader, port, limit=MOST_LINE_BYTES)
         except OSError as error:
             log.debug("The leader %s cannot be reached yet: %s", topology.leader, error)
-        await asyncio.sleep(pace.look)
+        await asyncio.sleep(pace.poll_seconds)
     raise Stopped
 
 
 class _LeaderConnection:
     """One connection to the leader. Commands run one at a time, in a worker thread."""
 
-    _doing: asyncio.Task[None]
+    _command_task: asyncio.Task[None]
     """The task of the last command, referenced here because the event loop keeps only weak references."""
 
     def __init__(
@@ -104,20 +104,20 @@ class _LeaderConnection:
         hello: Hello,
         board: ReportBoard,
         signals: Signals,
-        make: Callable[[], Rank | PodPart],
+        make_engine: Callable[[], Rank | PodPart],
         pace: Pace,
-        works: Callable[[], object],
+        read_activity: Callable[[], object],
     ) -> None:
         self._reader, self._writer, self._hello, self._board, self._signals = reader, writer, hello, board, signals
-        self._make, self._pace, self._works = make, pace, works
+        self._make_engine, self._pace, self._read_activity = make_engine, pace, read_activity
         self._engine: Rank | PodPart | None = None
         self._loop = asyncio.get_running_loop()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._helper_tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Execute commands from the first message to the farewell message. Raises EngineLost."""
         self._send(self._hello)
-        self._tasks.append(asyncio.create_task(self._send_heartbeats()))
+        self._helper_tasks.append(asyncio.create_task(self._send_heartbeats()))
         try:
             while True:
                 message = await self._receive()
@@ -127,9 +127,9 @@ class _LeaderConnection:
                 if message.refused:
                     raise EngineLost(message.refused)
                 if message.verb:
-                    self._doing = asyncio.create_task(self._run_command(message.verb, message.arguments))
+                    self._command_task = asyncio.create_task(self._run_command(message.verb, message.arguments))
         finally:
-            for task in self._tasks:
+            for task in self._helper_tasks:
                 task.cancel()
             self._writer.close()  # the leader waits for that
 
@@ -140,11 +140,13 @@ class _LeaderConnection:
 
     async def _receive(self) -> LeaderMessage:
         try:
-            text = await asyncio.wait_for(self._reader.readline(), self._pace.silence)
-            if text:
-                return LeaderMessage.model_validate_json(text)
+            line = await asyncio.wait_for(self._reader.readline(), self._pace.silence_seconds)
+            if line:
+                return LeaderMessage.model_validate_json(line)
         except TimeoutError:
-            raise EngineLost(f"The leader of this group has sent nothing for {self._pace.silence:.0f} s.") from None
+            raise EngineLost(
+                f"The leader of this group has sent nothing for {self._pace.silence_seconds:.0f} s."
+            ) from None
         except (OSError, ValueError) as error:
             raise EngineLost(f"The connection to the leader of this group was lost: {error}.") from error
         raise EngineLost("The leader process of this group has ended.")
@@ -163,13 +165,13 @@ class _LeaderConnection:
         if verb is Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         if verb is Verb.LOAD and isinstance(self._engine, PodPart):
-            self._tasks.append(asyncio.create_task(exit_when_lost(self._engine.wait_until_lost, self._board)))
+            self._helper_tasks.append(asyncio.create_task(exit_when_lost(self._engine.wait_until_lost, self._board)))
         self._board.restart_stall_clock()
         self._send(Update(done=verb, answer=answer))
 
     def _ensure_engine(self) -> Rank | PodPart:
         if self._engine is None:
-            self._engine = self._make()
+            self._engine = self._make_engine()
         return self._engine
 
     def _report_progress(self) -> None:
@@ -187,12 +189,12 @@ class _LeaderConnection:
     async def _send_heartbeats(self) -> None:
         # An engine's processes do not report progress while they start. Therefore any activity of these processes
         # counts as progress.
-        before = self._works()
+        last_activity = self._read_activity()
         while True:
-            await asyncio.sleep(self._pace.beat)
+            await asyncio.sleep(self._pace.heartbeat_seconds)
             self.send_signals()
-            if (now := await asyncio.to_thread(self._works)) != before:
-                before = now
+            if (activity := await asyncio.to_thread(self._read_activity)) != last_activity:
+                last_activity = activity
                 self._report_progress()
 
 

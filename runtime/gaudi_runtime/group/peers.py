@@ -40,18 +40,18 @@ log = logging.getLogger(__name__)
 class Pace:
     """The intervals and timeouts between the leader and its peers, in seconds.
 
-    beat     the interval of heartbeats
-    silence  the timeout without a message after which a rank or the leader counts as lost
-    look     the interval of checks for missing ranks
-    parting  the timeout of a rank's disconnection after the farewell
-    closing  the timeout of closing the leader's engine after its last answer
+    heartbeat_seconds  the interval of heartbeats
+    silence_seconds    the timeout without a message after which a rank or the leader counts as lost
+    poll_seconds       the interval of checks for missing ranks
+    farewell_seconds   the timeout of a rank's disconnection after the farewell
+    close_seconds      the timeout of closing the leader's engine after its last answer
     """
 
-    beat: float = 2.0
-    silence: float = 30.0
-    look: float = 1.0
-    parting: float = 1.0
-    closing: float = 5.0
+    heartbeat_seconds: float = 2.0
+    silence_seconds: float = 30.0
+    poll_seconds: float = 1.0
+    farewell_seconds: float = 1.0
+    close_seconds: float = 5.0
 
 
 PACE = Pace()
@@ -59,20 +59,20 @@ PACE = Pace()
 
 @asynccontextmanager
 async def lead_group(
-    config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make: Make
+    config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make_engine: Make
 ) -> AsyncIterator[Make]:
-    """Accept the ranks of a group while the block runs, and yield a `make` for the engine of the whole group.
+    """Accept the ranks of a group while the block runs, and yield a `make_engine` for the engine of the whole group.
 
-    Without a group, `make` is unchanged. The block is ended if a rank is lost. Raises PortUnavailable.
+    Without a group, `make_engine` is unchanged. The block is ended if a rank is lost. Raises PortUnavailable.
     """
     if topology.size == 1:
-        yield make
+        yield make_engine
         return
     peers = Peers(topology, config.serving.group_port, config_digest(config), board, signals)
     async with peers.accept_ranks(), watch_for_loss(peers.wait_until_lost, board):
 
         def make_group_engine(config: RuntimeConfig) -> Engine:
-            engine = make(config)
+            engine = make_engine(config)
             cast("MultiPodEngine", engine).set_other_pods(peers)
             return engine
 
@@ -88,7 +88,7 @@ def send_message(writer: asyncio.StreamWriter, message: Hello | LeaderMessage | 
 class Peers:
     """All ranks of a group except the leader, as `OtherPods` of the leader's engine.
 
-    `config` is the digest of the configuration that all ranks must have. The `board` shows the progress of the ranks,
+    `digest` is the digest of the configuration that all ranks must have. The `board` shows the progress of the ranks,
     and signals of their pods are forwarded to `signals`.
     """
 
@@ -96,20 +96,20 @@ class Peers:
         self,
         topology: Topology,
         port: int,
-        config: str,
+        digest: str,
         board: ReportBoard,
         signals: Signals,
         pace: Pace = PACE,
     ) -> None:
-        self._topology, self._port, self._config = topology, port, config
+        self._topology, self._port, self._config_digest = topology, port, digest
         self._board, self._signals, self._pace = board, signals, pace
-        self._moves = 0
-        self._starting: dict[int, Future[Update]] = {}
+        self._progress_reports = 0
+        self._start_answers: dict[int, Future[Update]] = {}
         self._loop = asyncio.get_running_loop()
         self._writers: dict[int, asyncio.StreamWriter] = {}
-        self._complete = threading.Event()
-        self._waiting: dict[int, Future[Update]] = {}
-        self._lost: asyncio.Future[EngineLost] = self._loop.create_future()
+        self._all_joined = threading.Event()
+        self._pending_answers: dict[int, Future[Update]] = {}
+        self._loss: asyncio.Future[EngineLost] = self._loop.create_future()
 
     @asynccontextmanager
     async def accept_ranks(self) -> AsyncIterator[None]:
@@ -118,17 +118,17 @@ class Peers:
             server = await asyncio.start_server(self._handle_connection, port=self._port, limit=MOST_LINE_BYTES)
         except OSError as error:
             raise PortUnavailable(f"Port {self._port} for the ranks of this group is in use: {error}.") from error
-        beating = asyncio.create_task(self._send_heartbeats())
+        heartbeat_task = asyncio.create_task(self._send_heartbeats())
         try:
             yield
         finally:
-            beating.cancel()
+            heartbeat_task.cancel()
             server.close()
             await self._send_farewell()
 
     def poll_missing_ranks(self, seconds: float) -> list[int]:
         """Wait at most `seconds` for all ranks, and return the ranks that have not joined. Thread-safe."""
-        if self._complete.wait(seconds):
+        if self._all_joined.wait(seconds):
             return []
         return [rank for rank in range(1, self._topology.size) if rank not in self._writers]
 
@@ -141,7 +141,7 @@ class Peers:
         """Wait until every rank has joined. Thread-safe."""
         # A pod may wait hours for a node. Therefore a missing rank is a warning in the report and does not count as a
         # stall.
-        while missing := self.poll_missing_ranks(self._pace.look):
+        while missing := self.poll_missing_ranks(self._pace.poll_seconds):
             self._report_missing(missing)
             progress()
         self._report_missing([])
@@ -149,17 +149,17 @@ class Peers:
     def start(self, progress: Progress) -> LeaderEndpoint:
         """Wait for all ranks and send them the command to start, without waiting for the result. Thread-safe."""
         self.wait_for_ranks(progress)
-        meeting = LeaderEndpoint(self.address(), free_port())
-        self._starting = self.send_command(Verb.LOAD, *meeting)
-        return meeting
+        endpoint = LeaderEndpoint(self.address(), free_port())
+        self._start_answers = self.send_command(Verb.LOAD, *endpoint)
+        return endpoint
 
     def raise_if_failed(self) -> None:
         """Raise RankFailed if a pod could not start its processes, or EngineLost if a rank was lost."""
-        raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
+        raise_first_failure({rank: answer.result() for rank, answer in self._start_answers.items() if answer.done()})
 
     def progress_count(self) -> int:
         """Return a counter that grows each time a rank reports progress."""
-        return self._moves
+        return self._progress_reports
 
     def announce_serving(self) -> None:
         """Send the ranks the command to report that the replica serves, without waiting."""
@@ -176,16 +176,16 @@ class Peers:
 
     async def wait_until_lost(self) -> EngineLost:
         """Wait until a rank of the complete group is lost, and return the error with its number."""
-        return await asyncio.shield(self._lost)
+        return await asyncio.shield(self._loss)
 
     async def _send_farewell(self) -> None:
         """Send a farewell and wait until the ranks close. Closing with unread data would discard the message."""
         for writer in self._writers.values():
             send_message(writer, LeaderMessage(farewell=True))
-        hanging_up = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
+        closing_tasks = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._pace.parting):
-                await asyncio.gather(*hanging_up, return_exceptions=True)
+            async with asyncio.timeout(self._pace.farewell_seconds):
+                await asyncio.gather(*closing_tasks, return_exceptions=True)
         for writer in self._writers.values():
             writer.close()
 
@@ -196,9 +196,9 @@ class Peers:
             self._board.update(warnings=warnings)
 
     def _send_all(self, message: LeaderMessage, answers: "dict[int, Future[Update]]") -> None:
-        self._waiting = answers
-        if self._lost.done():  # a rank may be lost between two commands
-            self._fail_answers(self._lost.result())
+        self._pending_answers = answers
+        if self._loss.done():  # a rank may be lost between two commands
+            self._fail_answers(self._loss.result())
         for writer in self._writers.values():
             send_message(writer, message)
 
@@ -208,51 +208,51 @@ class Peers:
         if rank is None:
             writer.close()
             return
-        if old := self._writers.pop(rank, None):
-            old.close()  # the process restarted before the loss of its connection was detected
+        if previous_writer := self._writers.pop(rank, None):
+            previous_writer.close()  # the process restarted before the loss of its connection was detected
         self._writers[rank] = writer
         log.info("Rank %d has joined: %d of %d ranks are connected", rank, len(self._writers) + 1, self._topology.size)
         if len(self._writers) == self._topology.size - 1:
-            self._complete.set()
-        why = await self._read_updates(rank, reader)
+            self._all_joined.set()
+        reason = await self._read_updates(rank, reader)
         if self._writers.get(rank) is writer:
             del self._writers[rank]
-            self._handle_lost_rank(rank, why)
+            self._handle_lost_rank(rank, reason)
         writer.close()
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
         try:
-            hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), self._pace.silence))
+            hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), self._pace.silence_seconds))
         except (ValidationError, ValueError, OSError, TimeoutError):
             return None
-        refused = self._why_refused(hello, writer)
-        if refused:
-            send_message(writer, LeaderMessage(refused=f"Rank {hello.rank} may not join this group: {refused}."))
+        reason = self._why_refused(hello, writer)
+        if reason:
+            send_message(writer, LeaderMessage(refused=f"Rank {hello.rank} may not join this group: {reason}."))
             return None
-        if self._complete.is_set():
+        if self._all_joined.is_set():
             self._handle_lost_rank(hello.rank, "it has restarted")
             return None
         return hello.rank
 
     def _why_refused(self, hello: Hello, writer: asyncio.StreamWriter) -> str | None:
-        if hello.config != self._config:
+        if hello.config != self._config_digest:
             return "its configuration differs from the leader's configuration"
         if hello.rank >= self._topology.size:
             return f"the group has only {self._topology.size} ranks, counted from 0"
         # A rank that restarts in its pod keeps the address of the pod. If the pod is lost, its connection closes or
         # times out.
-        member = self._writers.get(hello.rank)
-        if self._complete.is_set() and member and _peer_host(member) != _peer_host(writer):
+        current_writer = self._writers.get(hello.rank)
+        if self._all_joined.is_set() and current_writer and _peer_host(current_writer) != _peer_host(writer):
             return "a pod at another address already has this rank"
         return None
 
     async def _read_updates(self, rank: int, reader: asyncio.StreamReader) -> str:
         """Read the messages of a rank and return how the connection ended."""
         try:
-            while text := await asyncio.wait_for(reader.readline(), self._pace.silence):
-                self._handle_update(rank, Update.model_validate_json(text))
+            while line := await asyncio.wait_for(reader.readline(), self._pace.silence_seconds):
+                self._handle_update(rank, Update.model_validate_json(line))
         except TimeoutError:
-            return f"it has sent nothing for {self._pace.silence:.0f} s"
+            return f"it has sent nothing for {self._pace.silence_seconds:.0f} s"
         except (ValidationError, ValueError) as error:
             return f"its message cannot be parsed: {error}"
         except OSError as error:
@@ -261,7 +261,7 @@ class Peers:
 
     def _handle_update(self, rank: int, update: Update) -> None:
         if update.moved:
-            self._moves += 1
+            self._progress_reports += 1
             self._board.restart_stall_clock()
         # If one pod ends, the whole group ends. Therefore a signal to any pod is also handled as a signal to the
         # leader.
@@ -269,22 +269,22 @@ class Peers:
             self._signals.request_close()
         if update.stopping:
             self._signals.request_stop()
-        answer = self._waiting.get(rank)
+        answer = self._pending_answers.get(rank)
         if update.done and answer and not answer.done():
             answer.set_result(update)
 
-    def _handle_lost_rank(self, rank: int, why: str) -> None:
-        if not self._complete.is_set():
+    def _handle_lost_rank(self, rank: int, reason: str) -> None:
+        if not self._all_joined.is_set():
             # Before the group is complete, a rank may join a second time. Later this is impossible, because the graphs
             # and the KV cache of the rank are lost.
-            log.warning("Rank %d has left the group: %s", rank, why)
-        elif not self._lost.done():
-            error = EngineLost(f"Rank {rank} of this group is lost: {why}.")
-            self._lost.set_result(error)
+            log.warning("Rank %d has left the group: %s", rank, reason)
+        elif not self._loss.done():
+            error = EngineLost(f"Rank {rank} of this group is lost: {reason}.")
+            self._loss.set_result(error)
             self._fail_answers(error)
 
     def _fail_answers(self, error: EngineLost) -> None:
-        for answer in self._waiting.values():
+        for answer in self._pending_answers.values():
             if not answer.done():
                 answer.set_exception(error)
 
@@ -292,7 +292,7 @@ class Peers:
         while True:
             for writer in self._writers.values():
                 send_message(writer, LeaderMessage())
-            await asyncio.sleep(self._pace.beat)
+            await asyncio.sleep(self._pace.heartbeat_seconds)
 
 
 def _peer_host(writer: asyncio.StreamWriter) -> str:

@@ -37,16 +37,16 @@ class Instance:
         self.model_url = f"http://127.0.0.1:{config.serving.model_port}"
         self._folder, self._variables = folder, variables
         self._process: asyncio.subprocess.Process
-        status = f"http://127.0.0.1:{config.serving.status_port}"
-        self._status = httpx.AsyncClient(base_url=status, timeout=ANSWER_SECONDS, trust_env=False)
+        status_url = f"http://127.0.0.1:{config.serving.status_port}"
+        self._status_client = httpx.AsyncClient(base_url=status_url, timeout=ANSWER_SECONDS, trust_env=False)
 
     async def __aenter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        file = self._folder / "config.json"
-        file.write_text(self.config.model_dump_json(by_alias=True))
+        config_file = self._folder / "config.json"
+        config_file.write_text(self.config.model_dump_json(by_alias=True))
         with self._log_file.open("wb") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(file)),
+                *(sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(config_file)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -56,65 +56,70 @@ class Instance:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._status.aclose()
+        await self._status_client.aclose()
         with suppress(psutil.NoSuchProcess):
-            tree = psutil.Process(self._process.pid)
-            for each in (*tree.children(recursive=True), tree):
+            root_process = psutil.Process(self._process.pid)
+            for process in (*root_process.children(recursive=True), root_process):
                 with suppress(psutil.NoSuchProcess):
-                    each.kill()
+                    process.kill()
         await self._process.wait()
 
-    async def wait_until_serving(self, tell: Callable[[WarmupReport], None]) -> InstanceStart:
+    async def wait_until_serving(self, on_report: Callable[[WarmupReport], None]) -> InstanceStart:
         """Poll the probes, the model port and the report until the instance serves. Return the facts of its start.
 
-        `tell` is called with every report. Raises Broken.
+        `on_report` is called with every report. Raises InstanceFailed.
         """
-        begun = time.monotonic()
-        before, polls, early = begun, 0, []
-        phases: dict[Phase, float] = defaultdict(float)
+        start = time.monotonic()
+        last_poll_time, poll_count, early_polls = start, 0, []
+        phase_seconds: dict[Phase, float] = defaultdict(float)
         while True:
-            ready, is_open = await self._is_ready(), await self._is_port_open()
+            is_ready, is_open = await self._is_ready(), await self._is_port_open()
             # Read the report after the two probes. If a probe already succeeded, the report must show that the instance
             # serves.
             report = await self._try_read_report()
             now = time.monotonic()
             if report is not None:
-                polls += 1
-                tell(report)
-                phases[report.phase] += now - before
+                poll_count += 1
+                on_report(report)
+                phase_seconds[report.phase] += now - last_poll_time
                 if report.failure:
                     raise InstanceFailed(
                         f"The instance cannot serve ({report.failure.reason}): {report.failure.message}"
                     )
-                if report.phase is Phase.SERVING and ready:
+                if report.phase is Phase.SERVING and is_ready:
                     break
-                if (ready or is_open) and report.phase is not Phase.SERVING:
-                    early.append(StartPoll(seconds=now - begun, ready=ready, open=is_open, phase=report.phase))
+                if (is_ready or is_open) and report.phase is not Phase.SERVING:
+                    early_polls.append(StartPoll(seconds=now - start, ready=is_ready, open=is_open, phase=report.phase))
             if self._process.returncode is not None:
                 raise InstanceFailed(f"The process of the instance ended with exit code {self._process.returncode}.")
-            before = now
+            last_poll_time = now
             await asyncio.sleep(POLL_SECONDS)
-        del phases[Phase.SERVING]
+        del phase_seconds[Phase.SERVING]
         return InstanceStart(
-            name=self.name, polls=polls, early=tuple(early), seconds=now - begun, phases=dict(phases), report=report
+            name=self.name,
+            polls=poll_count,
+            early=tuple(early_polls),
+            seconds=now - start,
+            phases=dict(phase_seconds),
+            report=report,
         )
 
     async def read_report(self) -> WarmupReport:
-        """Return the current report of the instance. Raises Broken."""
-        found = await self._try_read_report()
-        if found is None:
+        """Return the current report of the instance. Raises InstanceFailed."""
+        report = await self._try_read_report()
+        if report is None:
             raise InstanceFailed("The status port of the instance does not answer.")
-        return found
+        return report
 
-    async def wait_for_stable_counts(self, settled: float) -> WarmupReport:
-        """Wait until the counts stay unchanged for `settled` seconds, and return the report. Raises Broken."""
+    async def wait_for_stable_counts(self, settle_seconds: float) -> WarmupReport:
+        """Wait until the counts stay unchanged for `settle_seconds`, and return the report. Raises InstanceFailed."""
         report = await self.read_report()
         while True:
-            await asyncio.sleep(settled)
-            later = await self.read_report()
-            if later.served == report.served:
-                return later
-            report = later
+            await asyncio.sleep(settle_seconds)
+            next_report = await self.read_report()
+            if next_report.served == report.served:
+                return next_report
+            report = next_report
 
     def close_connections(self) -> None:
         """Send SIGUSR1, like a pod's preStop hook. The instance then closes each connection after its answer."""
@@ -135,7 +140,7 @@ class Instance:
 
     async def _is_ready(self) -> bool:
         try:
-            return (await self._status.get(READYZ_PATH)).status_code == httpx.codes.OK
+            return (await self._status_client.get(READYZ_PATH)).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
@@ -149,7 +154,7 @@ class Instance:
 
     async def _try_read_report(self) -> WarmupReport | None:
         try:
-            answer = await self._status.get(WARMUP_PATH)
+            answer = await self._status_client.get(WARMUP_PATH)
         except httpx.TransportError:
             return None
         return WarmupReport.model_validate_json(answer.content)

@@ -61,80 +61,82 @@ def look_up_names(folder: Path) -> list[PluginNameCheck]:
 
 
 def _unique_names(names: Iterable[PluginName]) -> Iterator[PluginName]:
-    yield from {each.name: each for each in names}.values()
+    yield from {entry.name: entry for entry in names}.values()
 
 
-def _look_up_name(owner: str, wanted: PluginName, classes: dict[str, PluginClass]) -> PluginNameCheck:
-    line = [each for each in _class_and_bases(owner, classes) if wanted.name in each.methods]
-    method = line[0].methods[wanted.name] if line else None
-    attribute = any(wanted.name in each.attributes for each in _class_and_bases(owner, classes))
-    there = attribute if wanted.parameters is None and method is None else method is not None
+def _look_up_name(owner: str, entry: PluginName, classes: dict[str, PluginClass]) -> PluginNameCheck:
+    lineage = _class_and_bases(owner, classes)
+    defining_classes = [plugin_class for plugin_class in lineage if entry.name in plugin_class.methods]
+    method = defining_classes[0].methods[entry.name] if defining_classes else None
+    is_attribute = any(entry.name in plugin_class.attributes for plugin_class in lineage)
+    exists = is_attribute if entry.parameters is None and method is None else method is not None
     return PluginNameCheck(
         owner=owner,
-        name=wanted.name,
-        wanted=wanted.parameters,
-        found=tuple(each.arg for each in _parameters(method)) if method and wanted.parameters is not None else None,
-        there=there,
-        fits=there
-        and (wanted.parameters is None or (method is not None and _accepts_arguments(method, wanted.parameters))),
-        needed=wanted.loss is None,
+        name=entry.name,
+        wanted=entry.parameters,
+        found=tuple(node.arg for node in _parameters(method)) if method and entry.parameters is not None else None,
+        there=exists,
+        fits=exists
+        and (entry.parameters is None or (method is not None and _accepts_arguments(method, entry.parameters))),
+        needed=entry.loss is None,
     )
 
 
 def _class_and_bases(owner: str, classes: dict[str, PluginClass]) -> list[PluginClass]:
     """Return the class and its base classes in the plugin, the class itself first."""
-    line, names = [], [owner]
-    while names:
-        name = names.pop(0)
-        if found := classes.get(name):
-            line.append(found)
-            names += found.bases
-    return line
+    lineage, pending_names = [], [owner]
+    while pending_names:
+        name = pending_names.pop(0)
+        if plugin_class := classes.get(name):
+            lineage.append(plugin_class)
+            pending_names += plugin_class.bases
+    return lineage
 
 
-def _parameters(method: ast.arguments) -> list[ast.arg]:
+def _parameters(signature: ast.arguments) -> list[ast.arg]:
     """Return the parameters of a method without `self`."""
-    return [*method.posonlyargs, *method.args][1:]
+    return [*signature.posonlyargs, *signature.args][1:]
 
 
-def _accepts_arguments(method: ast.arguments, passed: tuple[str, ...]) -> bool:
+def _accepts_arguments(signature: ast.arguments, arguments: tuple[str, ...]) -> bool:
     """Return whether a call with this number of positional arguments is valid. Parameter names are ignored."""
-    most = len(_parameters(method))
-    least = most - len(method.defaults)
-    named = any(default is None for default in method.kw_defaults)
-    return not named and least <= len(passed) and (len(passed) <= most or method.vararg is not None)
+    max_arguments = len(_parameters(signature))
+    min_arguments = max_arguments - len(signature.defaults)
+    requires_keywords = any(default is None for default in signature.kw_defaults)
+    count = len(arguments)
+    return not requires_keywords and min_arguments <= count and (count <= max_arguments or signature.vararg is not None)
 
 
 def _parse_classes(folder: Path) -> dict[str, PluginClass]:
-    found: dict[str, PluginClass] = {}
+    classes: dict[str, PluginClass] = {}
     for file in sorted(folder.rglob("*.py")):
         text = file.read_text(errors="replace")
         if any(f"class {name}" in text for name in USED):
-            nodes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
-            found |= {each.name: _parse_class(each) for each in nodes}
-    return found
+            nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+            classes |= {node.name: _parse_class(node) for node in nodes}
+    return classes
 
 
 def _parse_class(node: ast.ClassDef) -> PluginClass:
-    made = PluginClass(bases=tuple(each.id for each in node.bases if isinstance(each, ast.Name)))
-    for each in node.body:
-        match each:
+    plugin_class = PluginClass(bases=tuple(base.id for base in node.bases if isinstance(base, ast.Name)))
+    for statement in node.body:
+        match statement:
             case ast.FunctionDef():
-                made.methods[each.name] = each.args
-                made.attributes |= _self_attributes(each)
+                plugin_class.methods[statement.name] = statement.args
+                plugin_class.attributes |= _self_attributes(statement)
             case ast.Assign(targets=targets):
-                made.attributes |= {target.id for target in targets if isinstance(target, ast.Name)}
+                plugin_class.attributes |= {target.id for target in targets if isinstance(target, ast.Name)}
             case ast.AnnAssign(target=ast.Name(id=name)):
-                made.attributes.add(name)
-    return made
+                plugin_class.attributes.add(name)
+    return plugin_class
 
 
 def _self_attributes(function: ast.FunctionDef) -> set[str]:
     return {
-        each.attr
-        for each in ast.walk(function)
-        if isinstance(each, ast.Attribute)
-        and isinstance(each.ctx, ast.Store)
-        and isinstance(each.value, ast.Name)
-        and each.value.id == "self"
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
     }

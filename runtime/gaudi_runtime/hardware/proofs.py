@@ -32,30 +32,30 @@ def check_plugin_names(facts: HardwareReport) -> Verdict:
     """Check that the installed plugin has every name that the runtime uses."""
     if not facts.names:
         return None, "The vLLM plugin vllm-gaudi is not installed."
-    wrong = [f"{each.owner}.{each.name}" for each in facts.names if not each.fits]
-    needed = [f"{each.owner}.{each.name}" for each in facts.names if each.needed and not each.fits]
-    counted = f"{len(facts.names) - len(wrong)} of {len(facts.names)} names that the runtime uses match"
-    differing = f", but these names do not: {', '.join(wrong)}" if wrong else ""
-    return not needed, f"{counted}{differing}."
+    mismatches = [f"{check.owner}.{check.name}" for check in facts.names if not check.fits]
+    needed_mismatches = [f"{check.owner}.{check.name}" for check in facts.names if check.needed and not check.fits]
+    summary = f"{len(facts.names) - len(mismatches)} of {len(facts.names)} names that the runtime uses match"
+    mismatch_text = f", but these names do not: {', '.join(mismatches)}" if mismatches else ""
+    return not needed_mismatches, f"{summary}{mismatch_text}."
 
 
 def check_doctor(facts: HardwareReport) -> Verdict:
     """Check that no row of the doctor failed."""
-    failed = [f"{each.topic}: {each.found}" for each in facts.doctor if each.state == "fail"]
-    return not failed, "; ".join(failed) or f"{plural(len(facts.doctor), 'row')}, none failed."
+    failed_rows = [f"{row.topic}: {row.found}" for row in facts.doctor if row.state == "fail"]
+    return not failed_rows, "; ".join(failed_rows) or f"{plural(len(facts.doctor), 'row')}, none failed."
 
 
 def check_gate(facts: HardwareReport) -> Verdict:
     """Check that no instance accepted traffic before all graphs were captured."""
     if not facts.starts:
         return None, "No instance started."
-    early = [(start, look) for start in facts.starts for look in start.early]
+    early_polls = [(start, poll) for start in facts.starts for poll in start.early]
     polls = sum(start.polls for start in facts.starts)
-    if early:
-        start, look = early[0]
-        what = "ready" if look.ready else "open"
-        when = f"{look.seconds:.1f} s after its start"
-        return False, f"The {start.name} instance was {what} {when}, but it was still in phase {look.phase}."
+    if early_polls:
+        start, poll = early_polls[0]
+        state = "ready" if poll.ready else "open"
+        when = f"{poll.seconds:.1f} s after its start"
+        return False, f"The {start.name} instance was {state} {when}, but it was still in phase {poll.phase}."
     return True, f"No instance was ready or open before phase Serving ({_format_start_count(facts)}, {polls} polls)."
 
 
@@ -63,20 +63,21 @@ def check_graphs(facts: HardwareReport) -> Verdict:
     """Check that every planned bucket is warm, and is either captured or reported as skipped."""
     if not facts.starts:
         return None, "No instance started."
-    wrong = [start.name for start in facts.starts if not _is_complete(start.report)]
-    counts = "; ".join(f"{start.name}: {_format_counts(start.report)}" for start in facts.starts)
-    return not wrong, f"{counts}."
+    incomplete_starts = [start.name for start in facts.starts if not _is_complete(start.report)]
+    bucket_counts = "; ".join(f"{start.name}: {_format_counts(start.report)}" for start in facts.starts)
+    return not incomplete_starts, f"{bucket_counts}."
 
 
 def _is_complete(report: WarmupReport) -> bool:
-    planned = report.prompt.planned + report.decode.planned
-    captured = sum(each.captured if each.capture_applies else each.warmed for each in (report.prompt, report.decode))
-    return planned > 0 and captured + report.skipped_total == planned
+    planned_count = report.prompt.planned + report.decode.planned
+    phases = (report.prompt, report.decode)
+    captured_count = sum(phase.captured if phase.capture_applies else phase.warmed for phase in phases)
+    return planned_count > 0 and captured_count + report.skipped_total == planned_count
 
 
 def _format_counts(report: WarmupReport) -> str:
-    left_out = f", {report.skipped_total} left out and reported" if report.skipped_total else ""
-    return f"prompt {_format_progress(report.prompt)}, decode {_format_progress(report.decode)}{left_out}"
+    skipped_text = f", {report.skipped_total} left out and reported" if report.skipped_total else ""
+    return f"prompt {_format_progress(report.prompt)}, decode {_format_progress(report.decode)}{skipped_text}"
 
 
 def _format_progress(progress: PhaseProgress) -> str:
@@ -90,48 +91,48 @@ def check_serving(facts: HardwareReport) -> Verdict:
 
 def _judge_traffic(traffic: TrialTraffic) -> Verdict:
     report = traffic.report
-    left_out = {(each.phase, each.bucket) for each in report.skipped}
-    cold = [each for each in report.cold_shapes if (each.phase, each.shape) not in left_out]
+    skipped_buckets = {(skipped.phase, skipped.bucket) for skipped in report.skipped}
+    cold_batches = [batch for batch in report.cold_shapes if (batch.phase, batch.shape) not in skipped_buckets]
     hits = report.served.prompt.hits + report.served.decode.hits
     misses = report.served.prompt.misses + report.served.decode.misses
     figures = (
         f"{plural(traffic.requests, 'request')}, {len(traffic.failures)} failed. {plural(hits, 'batch', 'batches')} "
         f"with a graph, {misses} without a graph. {plural(report.recompiles_since_ready, 'recompile')}"
     )
-    if cold:
-        figures += f". Cold shapes: {', '.join(f'{each.phase} {each.shape}' for each in cold)}"
-    warm = not traffic.failures and not cold and not report.recompiles_since_ready and traffic.requests > 0
-    return warm and hits > 0, f"{figures}."
+    if cold_batches:
+        figures += f". Cold shapes: {', '.join(f'{batch.phase} {batch.shape}' for batch in cold_batches)}"
+    only_warm = not traffic.failures and not cold_batches and not report.recompiles_since_ready and traffic.requests > 0
+    return only_warm and hits > 0, f"{figures}."
 
 
 def check_compile_times(facts: HardwareReport) -> Verdict:
     """Check that compiles of buckets take longer than the recompilation threshold and helper graphs do not."""
-    stages = {each.stage: each for each in facts.traffic.report.served.compile_times} if facts.traffic else {}
+    stages = {times.stage: times for times in facts.traffic.report.served.compile_times} if facts.traffic else {}
     if "warm" not in stages:
         return None, "The bridge has not measured any compile."
     figures = "; ".join(
-        f"{each.stage}: {plural(each.recipes, 'recipe')}, {_format_compile_times(each)}" for each in stages.values()
+        f"{times.stage}: {plural(times.recipes, 'recipe')}, {_format_compile_times(times)}" for times in stages.values()
     )
-    short = _count_short_compiles(stages["warm"])
-    long = sum(stages["serving"].counts) - _count_short_compiles(stages["serving"]) if "serving" in stages else 0
-    return not short and not long, f"{figures}. The threshold is {_format_seconds(RECOMPILATION_SECONDS)}."
+    short_count = _count_short_compiles(stages["warm"])
+    long_count = sum(stages["serving"].counts) - _count_short_compiles(stages["serving"]) if "serving" in stages else 0
+    return not short_count and not long_count, f"{figures}. The threshold is {_format_seconds(RECOMPILATION_SECONDS)}."
 
 
 def _format_compile_times(times: CompileTimes) -> str:
-    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
-    found = [f"{count} up to {_format_seconds(bound)}" for bound, count in counted if count]
-    longer = sum(times.counts[len(COMPILE_BOUNDS) :])
-    return ", ".join([*found, *([f"{longer} longer"] if longer else [])])
+    bound_counts = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    entries = [f"{count} up to {_format_seconds(bound)}" for bound, count in bound_counts if count]
+    longer_count = sum(times.counts[len(COMPILE_BOUNDS) :])
+    return ", ".join([*entries, *([f"{longer_count} longer"] if longer_count else [])])
 
 
-def _format_seconds(bound: float) -> str:
-    return f"{bound:g} s" if bound >= 1 else f"{bound * 1000:g} ms"
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1000:g} ms"
 
 
 def _count_short_compiles(times: CompileTimes) -> int:
     """Return the number of compiles that take at most the threshold."""
-    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
-    return sum(count for bound, count in counted if bound <= RECOMPILATION_SECONDS)
+    bound_counts = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    return sum(count for bound, count in bound_counts if bound <= RECOMPILATION_SECONDS)
 
 
 def check_recipes(facts: HardwareReport) -> Verdict:
@@ -143,25 +144,25 @@ def check_recipes(facts: HardwareReport) -> Verdict:
     if not facts.config.recipe_cache_dir:
         return None, "This configuration has no recipe cache."
     planned = second.report.prompt.planned + second.report.decode.planned
-    took = (
+    times = (
         f"Warm-up took {_warmup_seconds(first):.1f} s without recipes and {_warmup_seconds(second):.1f} s with recipes"
     )
     # A bucket that was skipped has no recipe, so count it as complete.
-    return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe. {took}."
+    return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe. {times}."
 
 
 def _warmup_seconds(start: InstanceStart) -> float:
-    return sum(start.phases.get(each, 0.0) for each in (Phase.COMPILING, Phase.SAMPLER, Phase.CAPTURING))
+    return sum(start.phases.get(phase, 0.0) for phase in (Phase.COMPILING, Phase.SAMPLER, Phase.CAPTURING))
 
 
 def check_upgrade(facts: HardwareReport) -> Verdict:
     """Check that no request fails while one instance replaces another."""
     if facts.upgrade is None:
         return None, "No instance was replaced."
-    how = "in place" if facts.upgrade.in_place else "side by side"
-    warm, figures = _judge_traffic(facts.upgrade.traffic)
+    mode = "in place" if facts.upgrade.in_place else "side by side"
+    proven, figures = _judge_traffic(facts.upgrade.traffic)
     gap = f"Requests waited for {facts.upgrade.seconds_without:.1f} s without an open instance"
-    return warm, f"The instance was replaced {how}. {gap}. {figures}"
+    return proven, f"The instance was replaced {mode}. {gap}. {figures}"
 
 
 def check_answers(facts: HardwareReport) -> Verdict:

@@ -141,4 +141,4 @@ class HardwareReport(TolerantModel):
     @property
     def has_passed(self) -> bool:
         """Whether no proof failed and all steps of the trial ran."""
-        return self.ended is None and all(each.outcome is not ProofOutcome.DISPROVEN for each in self.proofs)
+        return self.ended is None and all(proof.outcome is not ProofOutcome.DISPROVEN for proof in self.proofs)

@@ -30,23 +30,27 @@ Prompt = tuple[int, ...]
 def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
     """Return one prompt for each planned query length, so that the prompt fills the bucket of this length."""
     limits = config.limits
-    room = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
+    max_prompt_tokens = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
     # vLLM splits a longer prompt. The later parts need buckets with a context, and some plans have no such buckets.
-    room = min(room, limits.max_num_batched_tokens)
+    max_prompt_tokens = min(max_prompt_tokens, limits.max_num_batched_tokens)
     queries = sorted({bucket.query_len for bucket in plan.buckets_of(BucketPhase.PROMPT) if bucket.num_blocks == 0})
-    shorter = [0, *queries]
-    fitting = [(before, query) for before, query in zip(shorter, queries, strict=False) if before + 1 <= room]
-    step = max(1, math.ceil(len(fitting) / MOST_LENGTHS))
-    lengths = {min(query, room) for _, query in (*fitting[::step], *fitting[-1:])}
-    return [_make_prompt(number, length) for number, length in enumerate(sorted(lengths))]
+    previous_queries = [0, *queries]
+    fitting_queries = [
+        (previous, query)
+        for previous, query in zip(previous_queries, queries, strict=False)
+        if previous + 1 <= max_prompt_tokens
+    ]
+    step = max(1, math.ceil(len(fitting_queries) / MOST_LENGTHS))
+    prompt_lengths = {min(query, max_prompt_tokens) for _, query in (*fitting_queries[::step], *fitting_queries[-1:])}
+    return [_make_prompt(number, length) for number, length in enumerate(sorted(prompt_lengths))]
 
 
 def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
     """Return the numbers of concurrent requests in a hardware trial: 1, 2, 4 and so on, limited by the KV cache."""
-    longest = max(map(len, prompts), default=1) + ANSWER_TOKENS
-    held = kv_blocks // math.ceil(longest / config.limits.block_size)
-    most = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, held))
-    return sorted({most, *(2**power for power in range(most.bit_length()))})
+    longest_tokens = max(map(len, prompts), default=1) + ANSWER_TOKENS
+    max_cached_prompts = kv_blocks // math.ceil(longest_tokens / config.limits.block_size)
+    max_concurrency = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, max_cached_prompts))
+    return sorted({max_concurrency, *(2**power for power in range(max_concurrency.bit_length()))})
 
 
 def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
@@ -54,45 +58,46 @@ def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], wid
     limits = config.limits
     # The later parts of a split prompt have a context, and some plans have no buckets with a context
     # (docs/internals/bucketing.md).
-    splits = config.engine.chunked_prefill and not limits.has_context
-    if width == 1 or not splits:
+    splits_prompts = config.engine.chunked_prefill and not limits.has_context
+    if width == 1 or not splits_prompts:
         return list(prompts)
     # Add one token for each answer that is already running, because this token counts in the same step.
-    return [each for each in prompts if width * (len(each) + 1) <= limits.max_num_batched_tokens] or list(prompts[:1])
+    unsplit = [prompt for prompt in prompts if width * (len(prompt) + 1) <= limits.max_num_batched_tokens]
+    return unsplit or list(prompts[:1])
 
 
 def _make_prompt(number: int, length: int) -> Prompt:
-    return tuple(3 + (7 * number + 3 * at) % (COMMON_TOKENS - 3) for at in range(length))
+    return tuple(3 + (7 * number + 3 * position) % (COMMON_TOKENS - 3) for position in range(length))
 
 
 @dataclass
 class RequestTally:
     """The results of all requests of a hardware trial. Times are in seconds."""
 
-    answered: int = 0
+    answered_count: int = 0
     tokens: int = 0
-    longest: float = 0.0
-    first: list[float] = field(default_factory=list)
+    longest_seconds: float = 0.0
+    first_token_seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def to_traffic(self, seconds: float, report: WarmupReport) -> TrialTraffic:
         """Return the results as Traffic, including the instance's report."""
         return TrialTraffic(
-            requests=self.answered + len(self.failures),
+            requests=self.answered_count + len(self.failures),
             failures=tuple(self.failures[:20]),
             seconds=seconds,
             tokens=self.tokens,
-            first_token_p50=quantile(self.first, 0.5),
-            first_token_p99=quantile(self.first, 0.99),
-            longest=self.longest,
+            first_token_p50=quantile(self.first_token_seconds, 0.5),
+            first_token_p99=quantile(self.first_token_seconds, 0.99),
+            longest=self.longest_seconds,
             report=report,
         )
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
     """Return the smallest value that is at least as large as this share of all values; None without values."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+    sorted_values = sorted(values)
+    return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)] if sorted_values else None
 
 
 class Client:
@@ -115,7 +120,7 @@ class Client:
 
     async def stream_completion(self, url: str, prompt: Prompt, tally: RequestTally) -> None:
         """Request a streamed completion and add its result to `tally`."""
-        begun, first, pieces, done = time.monotonic(), 0.0, 0, False
+        start_time, first_token_seconds, tokens, done = time.monotonic(), 0.0, 0, False
         try:
             body = self._request_body(prompt, stream=True)
             async with self._http.stream("POST", f"{url}/v1/completions", json=body) as answer:
@@ -126,30 +131,30 @@ class Client:
                 async for line in answer.aiter_lines():
                     done = done or line == "data: [DONE]"
                     if line.startswith("data: {") and json.loads(line[6:]).get("choices"):
-                        first, pieces = first or time.monotonic() - begun, pieces + 1
+                        first_token_seconds, tokens = first_token_seconds or time.monotonic() - start_time, tokens + 1
         except httpx.HTTPError as error:
             tally.failures.append(repr(error)[:300])
             return
         if not done:
             tally.failures.append("The stream ended early.")
             return
-        tally.answered += 1
-        tally.tokens += pieces
-        tally.longest = max(tally.longest, time.monotonic() - begun)
-        tally.first.append(first)
+        tally.answered_count += 1
+        tally.tokens += tokens
+        tally.longest_seconds = max(tally.longest_seconds, time.monotonic() - start_time)
+        tally.first_token_seconds.append(first_token_seconds)
 
     def _request_body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
-        asked = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
+        body = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
         # With `ignore_eos`, vLLM generates all requested tokens, even if the model would end earlier. The trial needs
         # requests of fixed shapes.
-        return {**asked, "stream": stream, "ignore_eos": True}
+        return {**body, "stream": stream, "ignore_eos": True}
 
 
 async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> RequestTally:
     """Send requests in rounds. The key of a round is its number of concurrent requests, the value its prompts."""
     tally = RequestTally()
-    for width, prompts in rounds.items():
-        for at in range(0, len(prompts), width):
-            together = [prompts[(at + more) % len(prompts)] for more in range(width)]
-            await asyncio.gather(*(client.stream_completion(url, prompt, tally) for prompt in together))
+    for concurrency, prompts in rounds.items():
+        for start in range(0, len(prompts), concurrency):
+            batch = [prompts[(start + offset) % len(prompts)] for offset in range(concurrency)]
+            await asyncio.gather(*(client.stream_completion(url, prompt, tally) for prompt in batch))
     return tally

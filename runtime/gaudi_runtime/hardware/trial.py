@@ -60,12 +60,12 @@ async def try_machine(
     folder: Path,
     notify: Notify,
     collect_facts: CollectFacts = collect_doctor_facts,
-    settled: float = SETTLED_SECONDS,
+    settle_seconds: float = SETTLED_SECONDS,
 ) -> HardwareReport:
     """Test this machine with a configuration and return the report with its proofs.
 
     `folder` is for recipes and logs and must not be used for anything else. `notify` is called for each step. Counts
-    are complete when they stay unchanged for `settled` seconds. Raises ConfigError for a configuration with several
+    are complete when they stay unchanged for `settle_seconds`. Raises ConfigError for a configuration with several
     pods, because one machine cannot run all of them.
     """
     if config.parallelism.nodes > 1:
@@ -73,7 +73,7 @@ async def try_machine(
     notify("Checking the image and the machine", None)
     facts = await asyncio.to_thread(collect_facts, config.engine.name)
     report = _initial_report(_isolate_recipes(config, folder), facts)
-    trial = _Trial(report, folder, notify, settled)
+    trial = _Trial(report, folder, notify, settle_seconds)
     try:
         await trial.run()
     except InstanceFailed as error:
@@ -90,58 +90,60 @@ def _isolate_recipes(config: RuntimeConfig, folder: Path) -> RuntimeConfig:
 
 def _initial_report(config: RuntimeConfig, facts: Facts) -> HardwareReport:
     rows = judge_machine(facts, frozenset({config.engine.name}))
-    plugin = plugin_folder() if config.engine.name is EngineName.VLLM else None
-    here = read_installed_releases(cards=config.engine.device == "hpu")
-    vllm = here.why_refused() or f"{here.description}, supported by this runtime."
+    plugin_path = plugin_folder() if config.engine.name is EngineName.VLLM else None
+    releases = read_installed_releases(uses_cards=config.engine.device == "hpu")
+    release_text = releases.why_refused() or f"{releases.description}, supported by this runtime."
     return HardwareReport(
         begun=datetime.now(UTC).isoformat(timespec="seconds"),
         runtime=installed_version("gaudi-inference-operator") or "run from source code",
         software=_software_versions(),
-        pair=vllm if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
+        pair=release_text if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
         cards=facts.machine.cards if facts.machine else (),
         doctor=tuple(Finding(topic=row.topic, state=row.state, found=row.found, advice=row.advice) for row in rows),
-        names=tuple(look_up_names(plugin)) if plugin else (),
+        names=tuple(look_up_names(plugin_path)) if plugin_path else (),
         config=config,
     )
 
 
 def _software_versions() -> dict[str, str]:
-    found = {"python": python_version(), "kernel": platform()}
+    versions = {"python": python_version(), "kernel": platform()}
     if DRIVER.is_file():
-        found["habanalabs driver"] = DRIVER.read_text().strip()
-    return found | {package: release for package in PACKAGES if (release := installed_version(package))}
+        versions["habanalabs driver"] = DRIVER.read_text().strip()
+    return versions | {package: version for package in PACKAGES if (version := installed_version(package))}
 
 
 class _Trial:
     """The steps of the trial. Each step adds its results to `report`."""
 
-    def __init__(self, report: HardwareReport, folder: Path, notify: Notify, settled: float) -> None:
-        self.report, self._settled = report, settled
+    def __init__(self, report: HardwareReport, folder: Path, notify: Notify, settle_seconds: float) -> None:
+        self.report, self._settle_seconds = report, settle_seconds
         self._config, self._folder, self._notify = report.config, folder, notify
-        self._last: Instance | None = None
+        self._last_instance: Instance | None = None
 
     def last_log_lines(self) -> tuple[str, ...]:
         """Return the last log lines of the instance that was started last."""
-        return self._last.last_log_lines() if self._last else ()
+        return self._last_instance.last_log_lines() if self._last_instance else ()
 
     async def run(self) -> None:
-        """Run all steps. Raises Broken."""
+        """Run all steps. Raises InstanceFailed."""
         async with AsyncExitStack() as stack:
             client = Client(self._config.model.served_names[0])
             stack.push_async_callback(client.close)
             first = await self._launch_instance("first", stack, on_other_ports=False)
             blocks = await self._wait_until_serving(first)
             prompts = self._plan_prompts(blocks)
-            widths = concurrency_levels(self._config, prompts, blocks)
-            self._notify(f"Sending {plural(len(prompts), 'prompt')}, at most {max(widths)} at the same time", None)
-            begun = time.monotonic()
-            rounds = {width: select_unsplit_prompts(self._config, prompts, width) for width in widths}
+            levels = concurrency_levels(self._config, prompts, blocks)
+            self._notify(f"Sending {plural(len(prompts), 'prompt')}, at most {max(levels)} at the same time", None)
+            start_time = time.monotonic()
+            rounds = {concurrency: select_unsplit_prompts(self._config, prompts, concurrency) for concurrency in levels}
             tally = await send_rounds(client, first.model_url, rounds)
             self._add_to_report(
-                traffic=tally.to_traffic(time.monotonic() - begun, await first.wait_for_stable_counts(self._settled))
+                traffic=tally.to_traffic(
+                    time.monotonic() - start_time, await first.wait_for_stable_counts(self._settle_seconds)
+                )
             )
-            greedy = [await client.request_completion(first.model_url, prompt) for prompt in prompts[:4]]
-            await self._replace_instance(first, client, prompts, greedy, stack)
+            greedy_answers = [await client.request_completion(first.model_url, prompt) for prompt in prompts[:4]]
+            await self._replace_instance(first, client, prompts, greedy_answers, stack)
 
     async def _replace_instance(
         self, first: Instance, client: Client, prompts: Sequence[Prompt], greedy: Sequence[str], stack: AsyncExitStack
@@ -151,7 +153,7 @@ class _Trial:
         self._notify(f"Replacing the instance {'in place' if in_place else 'side by side'} under load", None)
         load = _Load(client, select_unsplit_prompts(self._config, prompts, CLIENTS))
         load.route_to(first.model_url)
-        asking = asyncio.create_task(load.run())
+        load_task = asyncio.create_task(load.run())
         try:
             await load.wait_for_answers()
             if in_place:
@@ -167,14 +169,15 @@ class _Trial:
                 await self._terminate_instance(first)
             await load.wait_for_answers()
             load.stop()
-            await asking
+            await load_task
         finally:
-            asking.cancel()
-        traffic = load.tally.to_traffic(load.elapsed_seconds, await second.wait_for_stable_counts(self._settled))
-        alike = [await client.request_completion(second.model_url, prompt) for prompt in prompts[:4]] == list(greedy)
-        without = load.seconds_without
+            load_task.cancel()
+        traffic = load.tally.to_traffic(load.elapsed_seconds, await second.wait_for_stable_counts(self._settle_seconds))
+        answers = [await client.request_completion(second.model_url, prompt) for prompt in prompts[:4]]
+        alike = answers == list(greedy)
+        seconds_without = load.held_seconds
         self._add_to_report(
-            upgrade=Upgrade(in_place=in_place, seconds_without=without, traffic=traffic, answers_alike=alike)
+            upgrade=Upgrade(in_place=in_place, seconds_without=seconds_without, traffic=traffic, answers_alike=alike)
         )
 
     async def _terminate_instance(self, instance: Instance) -> None:
@@ -186,24 +189,24 @@ class _Trial:
 
     async def _launch_instance(self, name: str, stack: AsyncExitStack, *, on_other_ports: bool) -> Instance:
         serving = self._config.serving
-        ports = {each: getattr(serving, each) + OTHER_PORTS for each in ("model_port", "status_port", "group_port")}
-        moved = serving.model_copy(update=ports if on_other_ports else {})
-        config = self._config.model_copy(update={"serving": moved})
+        ports = {port: getattr(serving, port) + OTHER_PORTS for port in ("model_port", "status_port", "group_port")}
+        instance_serving = serving.model_copy(update=ports if on_other_ports else {})
+        config = self._config.model_copy(update={"serving": instance_serving})
         # Remove the variable of the pod, so that the rendered configuration sets it to the recipe folder of this trial.
-        variables = {each: value for each, value in os.environ.items() if each != HPU_CACHE}
+        variables = {variable: value for variable, value in os.environ.items() if variable != HPU_CACHE}
         if not self._replaces_in_place():
             variables[MODULES] = ",".join(map(str, self._visible_modules(on_other_ports=on_other_ports)))
-        self._last = Instance(name, config, self._folder / name, variables)
-        return await stack.enter_async_context(self._last)
+        self._last_instance = Instance(name, config, self._folder / name, variables)
+        return await stack.enter_async_context(self._last_instance)
 
     def _replaces_in_place(self) -> bool:
         """Return whether the cards suffice for only one instance. Without cards, two instances always fit."""
-        cards = len(self.report.cards)
-        return self._config.engine.device == "hpu" and cards < 2 * self._config.parallelism.rank_count
+        card_count = len(self.report.cards)
+        return self._config.engine.device == "hpu" and card_count < 2 * self._config.parallelism.rank_count
 
     def _visible_modules(self, *, on_other_ports: bool) -> range:
-        ranks = self._config.parallelism.rank_count
-        return range(ranks, 2 * ranks) if on_other_ports else range(ranks)
+        rank_count = self._config.parallelism.rank_count
+        return range(rank_count, 2 * rank_count) if on_other_ports else range(rank_count)
 
     async def _wait_until_serving(self, instance: Instance) -> int:
         """Start the instance and return its number of KV blocks."""
@@ -230,30 +233,30 @@ class _Load:
 
     def __init__(self, client: Client, prompts: Sequence[Prompt]) -> None:
         self.tally = RequestTally()
-        self.seconds_without = 0.0
+        self.held_seconds = 0.0
         self._client, self._prompts = client, prompts
-        self._open = asyncio.Event()
+        self._instance_open = asyncio.Event()
         self._url = ""
         self._stopped = False
-        self._begun = self._closed = time.monotonic()
-        self._answered = asyncio.Condition()
+        self._start_time = self._hold_time = time.monotonic()
+        self._answer_received = asyncio.Condition()
 
     @property
     def elapsed_seconds(self) -> float:
         """The seconds since the start of the load."""
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._start_time
 
     def route_to(self, url: str) -> None:
         """Send all new requests to this URL."""
-        if not self._open.is_set() and self._url:
-            self.seconds_without += time.monotonic() - self._closed
+        if not self._instance_open.is_set() and self._url:
+            self.held_seconds += time.monotonic() - self._hold_time
         self._url = url
-        self._open.set()
+        self._instance_open.set()
 
     def hold_requests(self) -> None:
         """Make new requests wait until `route_to` is called."""
-        self._closed = time.monotonic()
-        self._open.clear()
+        self._hold_time = time.monotonic()
+        self._instance_open.clear()
 
     def stop(self) -> None:
         """Stop after the running requests have ended."""
@@ -261,22 +264,22 @@ class _Load:
 
     async def wait_for_answers(self) -> None:
         """Wait until the clients have received two more answers each, on average."""
-        enough = self._finished_count() + 2 * CLIENTS
-        async with self._answered:
-            await self._answered.wait_for(lambda: self._finished_count() >= enough)
+        target_count = self._finished_count() + 2 * CLIENTS
+        async with self._answer_received:
+            await self._answer_received.wait_for(lambda: self._finished_count() >= target_count)
 
     async def run(self) -> None:
         """Send requests until `stop` is called."""
         await asyncio.gather(*(self._send_requests(number) for number in range(CLIENTS)))
 
     def _finished_count(self) -> int:
-        return self.tally.answered + len(self.tally.failures)
+        return self.tally.answered_count + len(self.tally.failures)
 
-    async def _send_requests(self, number: int) -> None:
-        at = number
+    async def _send_requests(self, client_number: int) -> None:
+        index = client_number
         while not self._stopped:
-            await self._open.wait()
-            await self._client.stream_completion(self._url, self._prompts[at % len(self._prompts)], self.tally)
-            at += CLIENTS
-            async with self._answered:
-                self._answered.notify_all()
+            await self._instance_open.wait()
+            await self._client.stream_completion(self._url, self._prompts[index % len(self._prompts)], self.tally)
+            index += CLIENTS
+            async with self._answer_received:
+                self._answer_received.notify_all()

@@ -21,9 +21,9 @@ class Certificate:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen = self._read_files()
-        self._now = self._load_context()
-        self._complaint = ""
+        self._contents = self._read_files()
+        self._current_context = self._load_context()
+        self._last_error = ""
         self.context = self._load_context()
         """The context of all connections. Each connection gets the current pair."""
         self.context.sni_callback = self._use_current_pair
@@ -35,21 +35,21 @@ class Certificate:
         """
         try:
             contents = self._read_files()
-            if contents == self._seen:
+            if contents == self._contents:
                 return
-            self._now = self._load_context()
+            self._current_context = self._load_context()
         except CertificateUnusable as error:
-            if str(error) != self._complaint:  # checked every second, logged once
+            if str(error) != self._last_error:  # checked every second, logged once
                 log.error("The certificate was not replaced: %s", error)
-            self._complaint = str(error)
+            self._last_error = str(error)
             return
         # The contents are stored only after they are loaded. If the files are of two different pairs, the server reads
         # the files at the next check.
-        self._seen, self._complaint = contents, ""
+        self._contents, self._last_error = contents, ""
         log.info("New connections use the new certificate in %s.", self._folder)
 
     def _use_current_pair(self, connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:
-        connection.context = self._now
+        connection.context = self._current_context
 
     def _read_files(self) -> tuple[bytes, bytes]:
         try:
@@ -66,15 +66,16 @@ class Certificate:
             # terminal.
             context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY, password="")
         except ssl.SSLError as error:
-            why = error.reason or "no PEM"
-            raise _unusable_error(f"{CERTIFICATE} and {KEY} are not a usable pair ({why})") from error
+            reason = error.reason or "no PEM"
+            raise _unusable_error(f"{CERTIFICATE} and {KEY} are not a usable pair ({reason})") from error
         except OSError as error:
             raise _unusable_error(f"{CERTIFICATE} or {KEY} cannot be read ({error.strerror})") from error
         return context
 
 
-def _unusable_error(why: str) -> CertificateUnusable:
+def _unusable_error(reason: str) -> CertificateUnusable:
     return CertificateUnusable(
-        f"The Secret of spec.server.tlsSecretName cannot be used: {why}. The Secret must have a certificate chain in "
-        f"{CERTIFICATE} and its private key, without a password, in {KEY}, like a Secret of type kubernetes.io/tls."
+        f"The Secret of spec.server.tlsSecretName cannot be used: {reason}. The Secret must have a certificate "
+        f"chain in {CERTIFICATE} and its private key, without a password, in {KEY}, like a Secret of type "
+        "kubernetes.io/tls."
     )

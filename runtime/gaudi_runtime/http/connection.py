@@ -36,7 +36,7 @@ class ServerLimits:
     header_bytes: int
     keep_alive_seconds: int
     drain_seconds: int
-    connections: int = 1024
+    max_connections: int = 1024
     head_seconds: float = 10.0
     body_seconds: float = 60.0
     body_rate: int = 16 * 1024
@@ -58,19 +58,19 @@ class Connection(HttpToolsProtocol):
 
     limits: ServerLimits
 
-    _unread = 0
+    _unread_bytes = 0
     """Bytes received since the last complete head or part of a body."""
     _head_bytes = 0
     """Bytes of the headers of this request, including trailers."""
     _body_bytes = 0
     _in_head = _in_body = False
-    _why = ""
+    _reject_reason = ""
     """The reason why this request is refused, although the parser accepts it."""
-    _part: RequestPart | None = None
+    _awaited_part: RequestPart | None = None
     _part_since = 0.0
     _part_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
-    rests_since = 0.0
+    idle_since = 0.0
     """The time at which an answer ended or the connection was made, on the loop's clock."""
 
     @property
@@ -86,9 +86,9 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection even above the limit, because another connection may be closed instead."""
         super().connection_made(transport)
-        self.rests_since = self.loop.time()
+        self.idle_since = self.loop.time()
         self._set_awaited_part(RequestPart.HEAD)
-        if not make_room(self.connections, self.limits.connections, self):
+        if not make_room(self.connections, self.limits.max_connections, self):
             self._close_with_error(503, "This server has too many connections. Try again later.")
 
     def evict(self) -> None:
@@ -106,11 +106,11 @@ class Connection(HttpToolsProtocol):
         """Parse the data, and start a timer for an incomplete part."""
         if self.transport.is_closing():
             return  # nothing is read after a refusal
-        self._unread += len(data)
+        self._unread_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             self._set_awaited_part(None)
-        elif self._unread > self.limits.header_bytes:
+        elif self._unread_bytes > self.limits.header_bytes:
             self.send_400_response(f"The head of a request may have at most {self.limits.header_bytes} bytes.")
         else:
             self._update_part_timer()
@@ -133,19 +133,19 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Reject a request that another server could read differently. Otherwise start to answer the request."""
         self._check_framing()
-        self._in_head, self._in_body, self._unread = False, True, 0
+        self._in_head, self._in_body, self._unread_bytes = False, True, 0
         super().on_headers_complete()
 
     # The timer and the limits of a head end here. A body has its own limits (openai_api/guard.py).
     def on_body(self, body: bytes) -> None:
         """Receive a part of a body."""
-        self._unread = 0
+        self._unread_bytes = 0
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Complete the request."""
-        self._unread, self._in_body = 0, False
+        self._unread_bytes, self._in_body = 0, False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -154,7 +154,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._set_awaited_part(None)
             return
-        self.rests_since = self.loop.time()
+        self.idle_since = self.loop.time()
         if self._in_body and self.expect_100_continue and not self.is_busy:
             # The connection is closed, because the next bytes may be the announced body or another request. The server
             # cannot distinguish the two.
@@ -164,7 +164,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Reject the request."""
-        self._close_with_error(400, self._why or msg)
+        self._close_with_error(400, self._reject_reason or msg)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection that was idle for too long."""
@@ -196,7 +196,7 @@ class Connection(HttpToolsProtocol):
 
     def _check_framing(self) -> None:
         version = self.parser.get_http_version()
-        names = Counter(name for name, _ in self.headers)
+        header_counts = Counter(name for name, _ in self.headers)
         encodings = [value for name, value in self.headers if name == b"transfer-encoding"]
         if version not in VERSIONS:
             self._reject("the HTTP version must be 1.0 or 1.1")
@@ -204,22 +204,22 @@ class Connection(HttpToolsProtocol):
             # The parser treats everything after an upgrade as another protocol, including the body. Other servers read
             # the body as HTTP.
             self._reject("the Upgrade header is not supported. Remove it (Java: HttpClient.Version.HTTP_1_1)")
-        if names[b"host"] > 1 or (version == "1.1" and not names[b"host"]):
+        if header_counts[b"host"] > 1 or (version == "1.1" and not header_counts[b"host"]):
             self._reject("a request must have exactly one Host header")
-        if encodings and (version == "1.0" or [each.strip().lower() for each in encodings] != [b"chunked"]):
+        if encodings and (version == "1.0" or [encoding.strip().lower() for encoding in encodings] != [b"chunked"]):
             self._reject("Transfer-Encoding must be chunked, and must be absent in HTTP/1.0")
 
-    def _reject(self, why: str) -> None:
+    def _reject(self, reason: str) -> None:
         """Answer this request with status 400."""
-        self._why = f"Refused: {why}."
-        raise ValueError(why)
+        self._reject_reason = f"Refused: {reason}."
+        raise ValueError(reason)
 
     def _update_part_timer(self) -> None:
         if self._in_body:
             self._set_awaited_part(RequestPart.BODY if self.is_busy else RequestPart.REST)
         elif self.is_busy:
             self._set_awaited_part(None)  # the head of the next request gets its own time later
-        elif self._part is RequestPart.REST and not self._in_head:
+        elif self._awaited_part is RequestPart.REST and not self._in_head:
             self._set_awaited_part(None)
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -228,12 +228,12 @@ class Connection(HttpToolsProtocol):
             self._set_awaited_part(RequestPart.HEAD)
 
     def _set_awaited_part(self, part: RequestPart | None) -> None:
-        if part is self._part:
+        if part is self._awaited_part:
             return
         if self._part_timer is not None:
             self._part_timer.cancel()
             self._part_timer = None
-        self._part, self._part_since = part, self.loop.time()
+        self._awaited_part, self._part_since = part, self.loop.time()
         if part is not None:
             self._unset_keepalive_if_required()
             self._part_timer = self.loop.call_at(self._part_deadline(part), self._on_part_timer)
@@ -245,10 +245,10 @@ class Connection(HttpToolsProtocol):
         return self._part_since + (limits.head_seconds if part is RequestPart.HEAD else limits.discard_seconds)
 
     def _on_part_timer(self) -> None:
-        part = self._part
+        part = self._awaited_part
         assert part is not None  # noqa: S101 - the timer is cancelled together with it
-        if (due := self._part_deadline(part)) > self.loop.time():
-            self._part_timer = self.loop.call_at(due, self._on_part_timer)
+        if (deadline := self._part_deadline(part)) > self.loop.time():
+            self._part_timer = self.loop.call_at(deadline, self._on_part_timer)
         elif part is RequestPart.BODY:
             self._close_with_error(408, "The body of this request arrived too slowly.")
         else:
@@ -259,8 +259,8 @@ class Connection(HttpToolsProtocol):
 
         The reason is sent first unless a client could read it as the answer to another request.
         """
-        own = self._in_body and not self.cycle.response_started and not self.pipeline
-        if self.is_busy and not own:
+        can_respond = self._in_body and not self.cycle.response_started and not self.pipeline
+        if self.is_busy and not can_respond:
             self._drop()
             return
         text = sentence.encode("ascii")
@@ -282,9 +282,9 @@ def connection_type(limits: ServerLimits) -> type[Connection]:
 
 
 class Evictable(Protocol):
-    """A connection of a port. `rests_since` is a time of the event loop's clock."""
+    """A connection of a port. `idle_since` is a time of the event loop's clock."""
 
-    rests_since: float
+    idle_since: float
 
     @property
     def is_busy(self) -> bool:
@@ -308,13 +308,13 @@ def connection_limit(serving: ServingConfig, limits: Limits) -> int:
     return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)
 
 
-def make_room(connections: Connections, most: int, newcomer: Evictable) -> bool:
-    """Close a connection if there are more than `most`. Return True if `newcomer` stays open."""
-    evicted = choose_eviction(connections) if len(connections) > most else None
-    if evicted is newcomer:
+def make_room(connections: Connections, max_connections: int, new_connection: Evictable) -> bool:
+    """Close a connection if there are more than `max_connections`. Return True if `new_connection` stays open."""
+    evicted_connection = choose_eviction(connections) if len(connections) > max_connections else None
+    if evicted_connection is new_connection:
         return False
-    if evicted is not None:
-        evicted.evict()
+    if evicted_connection is not None:
+        evicted_connection.evict()
     return True
 
 
@@ -325,7 +325,7 @@ def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
     answer is never closed. So a client that opens many connections cannot displace clients that have few, such as the
     kubelet.
     """
-    here = list(connections)
-    of_address = Counter(each.address for each in here)
-    resting = (each for each in here if not each.is_busy)
-    return min(resting, key=lambda each: (-of_address[each.address], each.rests_since), default=None)
+    open_connections = list(connections)
+    address_counts = Counter(connection.address for connection in open_connections)
+    idle = (connection for connection in open_connections if not connection.is_busy)
+    return min(idle, key=lambda connection: (-address_counts[connection.address], connection.idle_since), default=None)

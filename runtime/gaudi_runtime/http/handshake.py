@@ -26,7 +26,7 @@ class Handshake(asyncio.Protocol):
     is_busy = False
     address = ""
     transport: asyncio.Transport
-    rests_since = 0.0
+    idle_since = 0.0
     """The time at which the connection was made, on the loop's clock."""
 
     def __init__(
@@ -37,25 +37,25 @@ class Handshake(asyncio.Protocol):
         connection: Callable[[], Connection],
     ) -> None:
         self._context, self._limits, self._connections, self._connection = context, limits, connections, connection
-        self._early = list[bytes]()
-        self._work: asyncio.Task[None] | None = None
+        self._early_data = list[bytes]()
+        self._handshake_task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin the handshake unless the number of connections exceeds the limit."""
         transport.pause_reading()
         loop = asyncio.get_running_loop()
-        self.transport, self.rests_since = transport, loop.time()
+        self.transport, self.idle_since = transport, loop.time()
         client = get_remote_addr(transport)
         self.address = client[0] if client else ""
         self._connections.add(self)
-        if make_room(self._connections, self._limits.connections, self):
-            self._work = loop.create_task(self._shake_hands(loop))
+        if make_room(self._connections, self._limits.max_connections, self):
+            self._handshake_task = loop.create_task(self._shake_hands(loop))
         else:
             self.evict()
 
     def data_received(self, data: bytes) -> None:
         """Buffer data that arrives before the handshake is reported as complete."""
-        self._early.append(data)
+        self._early_data.append(data)
 
     def evict(self) -> None:
         """Close the connection."""
@@ -68,7 +68,7 @@ class Handshake(asyncio.Protocol):
 
     async def _shake_hands(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            secured = await loop.start_tls(
+            tls_transport = await loop.start_tls(
                 self.transport,
                 self,
                 self._context,
@@ -80,10 +80,10 @@ class Handshake(asyncio.Protocol):
             return
         finally:
             self._connections.discard(self)
-        if secured is None or secured.is_closing():
+        if tls_transport is None or tls_transport.is_closing():
             return
         connection = self._connection()
-        secured.set_protocol(connection)
-        connection.connection_made(secured)
-        for data in self._early:
+        tls_transport.set_protocol(connection)
+        connection.connection_made(tls_transport)
+        for data in self._early_data:
             connection.data_received(data)

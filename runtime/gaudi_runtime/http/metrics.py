@@ -34,7 +34,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 class MetricSources:
     """The sources of the metrics and probes. `engine` is set when the engine begins to serve."""
 
-    report: Callable[[], WarmupReport]
+    read_report: Callable[[], WarmupReport]
     engine: Engine | None = None
 
     def heartbeat_seconds(self) -> float:
@@ -49,7 +49,7 @@ class RequestMetrics:
         self.requests = Counter("gaudi_requests", "Requests answered.", ["endpoint", "code"], registry=registry)
         self.prompt_tokens = Counter("gaudi_prompt_tokens", "Prompt tokens received.", registry=registry)
         self.generated_tokens = Counter("gaudi_generated_tokens", "Tokens generated.", registry=registry)
-        self.first_token = Histogram(
+        self.first_token_seconds = Histogram(
             "gaudi_time_to_first_token_seconds",
             "Time from request to first token.",
             registry=registry,
@@ -68,10 +68,10 @@ class RequestMetrics:
         finally:
             self._running -= 1
 
-    def count_answer(self, endpoint: str, status: int, *, works: bool) -> None:
-        """Count an answer with this HTTP `status`. `works` is True if the request is for the engine."""
+    def count_answer(self, endpoint: str, status: int, *, is_engine_request: bool) -> None:
+        """Count an answer with this HTTP `status`. `is_engine_request` is True if the request is for the engine."""
         self.requests.labels(endpoint, str(status)).inc()
-        if works:
+        if is_engine_request:
             self._answered += 1
             self._failed += status >= 500
 
@@ -87,26 +87,26 @@ class RequestMetrics:
 class RuntimeCollector(Collector):
     """A collector that reads the report and the engine at scrape time, so that no figure is stored twice."""
 
-    def __init__(self, observed: MetricSources) -> None:
-        self._observed = observed
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current gauges and counters."""
-        report = self._observed.report()
+        report = self._sources.read_report()
         yield _phase_metric(report)
         yield from _bucket_metrics(report)
         yield from _recipe_metrics(report)
-        engine = self._observed.engine
+        engine = self._sources.engine
         yield from _traffic_metrics(summarize_served(engine.counters) if engine else ServedTraffic())
         if engine is not None:
             yield _batches_by_bucket(report, engine.counters)
             yield from _load_metrics(engine.current_load())
 
 
-def new_registry(observed: MetricSources) -> CollectorRegistry:
+def new_registry(sources: MetricSources) -> CollectorRegistry:
     """Return a registry with the metrics of the runtime and of its process."""
     registry = CollectorRegistry()
-    registry.register(RuntimeCollector(observed))
+    registry.register(RuntimeCollector(sources))
     ProcessCollector(registry=registry)
     return registry
 
@@ -121,11 +121,11 @@ def _phase_metric(report: WarmupReport) -> Metric:
 def _bucket_metrics(report: WarmupReport) -> Iterator[Metric]:
     buckets = GaugeMetricFamily("gaudi_buckets", "Buckets by phase and state.", labels=["phase", "state"])
     graph_bytes = GaugeMetricFamily("gaudi_graph_bytes", "Measured bytes of graphs.", labels=["phase"])
-    for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
-        buckets.add_metric([name, "planned"], progress.planned)
-        buckets.add_metric([name, "warmed"], progress.warmed)
-        buckets.add_metric([name, "captured"], progress.captured)
-        graph_bytes.add_metric([name], progress.graph_bytes)
+    for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
+        buckets.add_metric([phase, "planned"], progress.planned)
+        buckets.add_metric([phase, "warmed"], progress.warmed)
+        buckets.add_metric([phase, "captured"], progress.captured)
+        graph_bytes.add_metric([phase], progress.graph_bytes)
     if report.vision:
         buckets.add_metric(["vision", "planned"], report.vision.planned)
         buckets.add_metric(["vision", "warmed"], report.vision.warmed)
@@ -135,12 +135,12 @@ def _bucket_metrics(report: WarmupReport) -> Iterator[Metric]:
 
 
 def _recipe_metrics(report: WarmupReport) -> Iterator[Metric]:
-    found = GaugeMetricFamily("gaudi_recipes_found", "Planned buckets with a recipe at start.", labels=["phase"])
-    found.add_metric(["prompt"], report.prompt.cached)
-    found.add_metric(["decode"], report.decode.cached)
-    yield found
-    saved = "Compile seconds saved by existing recipes."
-    yield GaugeMetricFamily("gaudi_recipe_saved_seconds", saved, value=report.recipe_seconds_saved)
+    recipes = GaugeMetricFamily("gaudi_recipes_found", "Planned buckets with a recipe at start.", labels=["phase"])
+    recipes.add_metric(["prompt"], report.prompt.cached)
+    recipes.add_metric(["decode"], report.decode.cached)
+    yield recipes
+    help_text = "Compile seconds saved by existing recipes."
+    yield GaugeMetricFamily("gaudi_recipe_saved_seconds", help_text, value=report.recipe_seconds_saved)
     if report.shared_recipes:
         shared = GaugeMetricFamily("gaudi_shared_recipes", "1 for the outcome of shared recipes.", labels=["outcome"])
         for outcome in RecipeOutcome:
@@ -150,25 +150,25 @@ def _recipe_metrics(report: WarmupReport) -> Iterator[Metric]:
 
 def _traffic_metrics(served: ServedTraffic) -> Iterator[Metric]:
     hits = CounterMetricFamily("gaudi_graph_hits", "Batches with a warm graph.", labels=["phase"])
-    cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
-    compiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])
+    cold_shapes = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
+    recompiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])
     tokens = CounterMetricFamily("gaudi_batch_tokens", "Tokens of batches.", labels=["phase", "size"])
     blocks = CounterMetricFamily("gaudi_batch_blocks", "KV blocks of batches.", labels=["phase", "size"])
-    for name, phase in ((BucketPhase.PROMPT, served.prompt), (BucketPhase.DECODE, served.decode)):
-        hits.add_metric([name], phase.hits)
-        cold.add_metric([name], phase.misses)
-        compiles.add_metric([name], phase.recompiles)
-        tokens.add_metric([name, "real"], phase.real_tokens)
-        tokens.add_metric([name, "padded"], phase.padded_tokens)
-        blocks.add_metric([name, "real"], phase.real_blocks)
-        blocks.add_metric([name, "padded"], phase.padded_blocks)
+    for phase, served_phase in ((BucketPhase.PROMPT, served.prompt), (BucketPhase.DECODE, served.decode)):
+        hits.add_metric([phase], served_phase.hits)
+        cold_shapes.add_metric([phase], served_phase.misses)
+        recompiles.add_metric([phase], served_phase.recompiles)
+        tokens.add_metric([phase, "real"], served_phase.real_tokens)
+        tokens.add_metric([phase, "padded"], served_phase.padded_tokens)
+        blocks.add_metric([phase, "real"], served_phase.real_blocks)
+        blocks.add_metric([phase, "padded"], served_phase.padded_blocks)
     if served.vision:
         hits.add_metric(["vision"], served.vision.hits)
-        cold.add_metric(["vision"], served.vision.misses)
-        compiles.add_metric(["vision"], served.vision.recompiles)
-    yield from (hits, cold, compiles, tokens, blocks)
-    small = "Batches that waited for compiles of helper graphs only."
-    yield CounterMetricFamily("gaudi_small_compiles", small, value=served.small_compiles)
+        cold_shapes.add_metric(["vision"], served.vision.misses)
+        recompiles.add_metric(["vision"], served.vision.recompiles)
+    yield from (hits, cold_shapes, recompiles, tokens, blocks)
+    help_text = "Batches that waited for compiles of helper graphs only."
+    yield CounterMetricFamily("gaudi_small_compiles", help_text, value=served.small_compiles)
 
 
 def _batches_by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
@@ -178,9 +178,9 @@ def _batches_by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metr
     family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
     if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
         for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):
-            name = "x".join(map(str, bucket))
-            family.add_metric([phase, name, "warm"], tally.hits)
-            family.add_metric([phase, name, "cold"], tally.misses)
+            bucket_name = "x".join(map(str, bucket))
+            family.add_metric([phase, bucket_name, "warm"], tally.hits)
+            family.add_metric([phase, bucket_name, "cold"], tally.misses)
     return family
 
 

@@ -30,12 +30,14 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the port and start to serve."""
-        loop, secured = asyncio.get_running_loop(), self._certificate is not None
+        loop, uses_tls = asyncio.get_running_loop(), self._certificate is not None
         self.servers = [
             await loop.create_server(
-                self._create_handshake if secured else self._create_connection, sock=each, backlog=self.config.backlog
+                self._create_handshake if uses_tls else self._create_connection,
+                sock=listener,
+                backlog=self.config.backlog,
             )
-            for each in sockets or ()
+            for listener in sockets or ()
         ]
         self.started = True
 
@@ -66,10 +68,10 @@ class _Server(uvicorn.Server):
 
 def bind(port: int) -> socket.socket:
     """Return a listening socket for all IPv4 and IPv6 addresses. Raises PortUnavailable."""
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
+    dual_stack = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual_stack else socket.AF_INET
     try:
-        listener = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=1024)
+        listener = socket.create_server(("", port), family=family, dualstack_ipv6=dual_stack, backlog=1024)
     except OSError as error:
         raise PortUnavailable(
             f"Port {port} cannot be opened: {error.strerror}. Free the port, or choose another port in serving."
@@ -107,32 +109,32 @@ async def http_server(
         timeout_graceful_shutdown=limits.drain_seconds,
     )
     server = _Server(config, limits, certificate)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
+    server_task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
     finally:
         server.stop.set()
-        await task
+        await server_task
 
 
-def get_route(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+def get_route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
     """Return a route that answers only GET requests."""
-    route = Route(path, answer, methods=["GET"])
+    route = Route(path, handler, methods=["GET"])
     route.methods = {"GET"}  # Starlette also adds HEAD
     return route
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of `work` for a request. If the client disconnects, cancel `work` and return None."""
-    doing = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
+    work_task = asyncio.ensure_future(work)
+    disconnect_task = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return doing.result() if doing.done() else None
+        await asyncio.wait({work_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
+        return work_task.result() if work_task.done() else None
     finally:
-        for task in (doing, leaving):
+        for task in (work_task, disconnect_task):
             task.cancel()
-        await asyncio.gather(doing, leaving, return_exceptions=True)
+        await asyncio.gather(work_task, disconnect_task, return_exceptions=True)
 
 
 async def _wait_for_disconnect(request: Request) -> None:

@@ -35,7 +35,7 @@ from gaudi_runtime.traffic.histogram import format_traffic
 # The timeouts are short, because clients of this port repeat their requests. So a pod that ends does not wait for these
 # clients.
 STATUS_LIMITS = ServerLimits(
-    header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128, linger_seconds=0
+    header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, max_connections=128, linger_seconds=0
 )
 
 HEARTBEAT_LIMIT_SECONDS = 60.0
@@ -60,13 +60,13 @@ class StatusPort:
     def __init__(
         self,
         board: ReportBoard,
-        observed: MetricSources,
+        sources: MetricSources,
         registry: CollectorRegistry,
         stall_timeout: float,
-        closing: Callable[[], bool],
+        is_closing: Callable[[], bool],
     ) -> None:
-        self._board, self._observed, self._registry = board, observed, registry
-        self._stall_timeout, self._closing = stall_timeout, closing
+        self._board, self._sources, self._registry = board, sources, registry
+        self._stall_timeout, self._is_closing = stall_timeout, is_closing
 
     async def warmup(self, request: Request) -> Response:
         """Answer with the report, immediately or after the next change."""
@@ -74,8 +74,8 @@ class StatusPort:
             poll = WarmupQuery.model_validate(dict(request.query_params))
             report = await cancel_on_disconnect(request, self._board.wait_for_update(poll.after, poll.wait))
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-            return JSONResponse({"detail": wrong}, 422)
+            details = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            return JSONResponse({"detail": details}, 422)
         except TooManyWaiters:
             sentence = "Too many clients wait for this report. Send the request without wait."
             return JSONResponse({"detail": sentence}, 429, {"Retry-After": "1"})
@@ -84,12 +84,12 @@ class StatusPort:
     async def livez(self, _: Request) -> Response:
         """Answer whether the container is alive. If it is not, a restart helps."""
         return _probe_response(
-            why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds())
+            why_not_alive(self._board.report(), self._stall_timeout, self._sources.heartbeat_seconds())
         )
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether the instance may receive traffic."""
-        return _probe_response(why_not_ready(self._board.report(), self._closing()))
+        return _probe_response(why_not_ready(self._board.report(), self._is_closing()))
 
     async def metrics(self, _: Request) -> Response:
         """Answer with all metrics for Prometheus."""
@@ -97,12 +97,12 @@ class StatusPort:
 
     async def traffic(self, _: Request) -> Response:
         """Answer with the shapes since serving began, in the form that strategy `Optimal` reads; empty before that."""
-        engine = self._observed.engine
+        engine = self._sources.engine
         return PlainTextResponse(TRAFFIC_HEAD + (format_traffic(engine.counters.traffic()) if engine else ""))
 
     async def buckets(self, _: Request) -> Response:
         """Answer with every bucket and its state. While the instance serves, include the batches of each bucket."""
-        engine, instance = self._observed.engine, self._board.report().instance
+        engine, instance = self._sources.engine, self._board.report().instance
         table = self._board.buckets.table(instance, engine.counters.tallies if engine else {})
         return Response(table.model_dump_json(by_alias=True, exclude_none=True), media_type="application/json")
 
@@ -113,30 +113,30 @@ class StatusPort:
 
 def status_app(
     board: ReportBoard,
-    observed: MetricSources,
+    sources: MetricSources,
     registry: CollectorRegistry,
     stall_timeout: float,
-    closing: Callable[[], bool],
+    is_closing: Callable[[], bool],
 ) -> Starlette:
     """Return the application of the status port. `stall_timeout` is in seconds."""
-    port = StatusPort(board, observed, registry, stall_timeout, closing)
+    status_port = StatusPort(board, sources, registry, stall_timeout, is_closing)
     return Starlette(
         routes=[
-            get_route(WARMUP_PATH, port.warmup),
-            get_route(LIVEZ_PATH, port.livez),
-            get_route(READYZ_PATH, port.readyz),
-            get_route(METRICS_PATH, port.metrics),
-            get_route(TRAFFIC_PATH, port.traffic),
-            get_route(BUCKETS_PATH, port.buckets),
-            get_route(PAGE_PATH, port.page),
+            get_route(WARMUP_PATH, status_port.warmup),
+            get_route(LIVEZ_PATH, status_port.livez),
+            get_route(READYZ_PATH, status_port.readyz),
+            get_route(METRICS_PATH, status_port.metrics),
+            get_route(TRAFFIC_PATH, status_port.traffic),
+            get_route(BUCKETS_PATH, status_port.buckets),
+            get_route(PAGE_PATH, status_port.page),
         ]
     )
 
 
 def _element_hash(tag: bytes) -> str:
     """Return the hash of the page's element with this tag, for the content security policy of the page."""
-    inside = PAGE.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
-    return f"'sha256-{b64encode(hashlib.sha256(inside).digest()).decode()}'"
+    content = PAGE.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
+    return f"'sha256-{b64encode(hashlib.sha256(content).digest()).decode()}'"
 
 
 PAGE_HEADERS = {
@@ -150,13 +150,13 @@ PAGE_HEADERS = {
 }
 
 
-def _probe_response(why_not: str | None) -> Response:
-    if why_not is None:
+def _probe_response(reason: str | None) -> Response:
+    if reason is None:
         return JSONResponse({"status": "ok"})
-    return JSONResponse({"status": "unavailable", "message": why_not}, status_code=503)
+    return JSONResponse({"status": "unavailable", "message": reason}, status_code=503)
 
 
-def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) -> str | None:
+def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat_seconds: float) -> str | None:
     """Return the reason for a restart, or None if a restart would not help. Both durations are in seconds."""
     # During start-up, only a lack of progress counts as a failure, never a fixed time (docs/internals/warmup.md,
     # Probes). A failed start stays alive: a restart would fail, too, and the report would be lost in a crash loop.
@@ -165,29 +165,29 @@ def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) 
             f"Start-up has made no progress in phase {report.phase}{_current_bucket_text(report)} for "
             f"{report.since_progress_seconds:.0f} s, but the stall timeout is {stall_timeout:.0f} s."
         )
-    if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat > HEARTBEAT_LIMIT_SECONDS:
+    if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat_seconds > HEARTBEAT_LIMIT_SECONDS:
         limit = f"{HEARTBEAT_LIMIT_SECONDS:.0f} s"
-        return f"The engine's loop has not run for {heartbeat:.0f} s, but the limit is {limit}."
+        return f"The engine's loop has not run for {heartbeat_seconds:.0f} s, but the limit is {limit}."
     return None
 
 
 def _current_bucket_text(report: WarmupReport) -> str:
     """Return the current bucket, if any, as part of a sentence."""
-    for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
+    for phase_name, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current:
-            return f" at {name} bucket {tuple(progress.current)}"
+            return f" at {phase_name} bucket {tuple(progress.current)}"
     return ""
 
 
-def why_not_ready(report: WarmupReport, closing: bool) -> str | None:
+def why_not_ready(report: WarmupReport, is_closing: bool) -> str | None:
     """Return why this instance must get no traffic, or None if it is ready.
 
-    `closing` is True if the pod is about to end.
+    `is_closing` is True if the pod is about to end.
     """
     if report.failure is not None:
         return f"Start-up failed ({report.failure.reason}): {report.failure.message}"
     if report.phase is not Phase.SERVING:
         return f"This instance is in phase {report.phase}. The model port is open only in phase Serving."
-    if closing:
+    if is_closing:
         return "This instance is about to end. It still answers, but should get no new traffic."
     return None

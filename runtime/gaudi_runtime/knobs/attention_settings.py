@@ -28,8 +28,8 @@ _SLICED_FROM = 8192
 
 def uses_slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
     """Return whether the plugin computes attention with long contexts in slices under these settings."""
-    off = any(variables.get(each, "").lower() in NO for each in (SLICING, FUSED))
-    return strategy is Strategy.PADDING_AWARE and not off
+    disabled = any(variables.get(name, "").lower() in NO for name in (SLICING, FUSED))
+    return strategy is Strategy.PADDING_AWARE and not disabled
 
 
 def slicing_threshold(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
@@ -55,10 +55,10 @@ def fused_attention(
         return None
     if can_tile and settings.get(TILING, "").lower() in YES:
         return None
-    sliced = uses_slices(settings, config.bucketing.strategy) and not _uses_inc_attention(config)
+    is_sliced = uses_slices(settings, config.bucketing.strategy) and not _uses_inc_attention(config)
     return FusedAttention(
         element_bytes=4 if config.model.dtype is Dtype.FLOAT32 else 2,
-        sliced_from=slicing_threshold(settings, config.limits.max_num_batched_tokens) if sliced else None,
+        sliced_from=slicing_threshold(settings, config.limits.max_num_batched_tokens) if is_sliced else None,
     )
 
 
@@ -69,42 +69,42 @@ def _uses_inc_attention(config: RuntimeConfig) -> bool:
 
 
 def why_attention_impossible(
-    prompt: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, root: str = ""
+    prompt_buckets: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, field_prefix: str = ""
 ) -> str | None:
     """Return why the attention kernel cannot run the plan's prompt buckets, without a full stop; else None."""
-    found = largest_unindexable(prompt, config.limits.block_size, attention)
-    return why_not_indexable(found, config, attention, root) if attention and found else None
+    bucket = largest_unindexable(prompt_buckets, config.limits.block_size, attention)
+    return why_not_indexable(bucket, config, attention, field_prefix) if attention and bucket else None
 
 
-def why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
+def why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, field_prefix: str = "") -> str:
     """Return why the attention kernel cannot index a bucket, and which settings help, without a full stop.
 
-    `root` is the prefix of field names, for example "spec." for a GaudiInference.
+    `field_prefix` is the prefix of field names, for example "spec." for a GaudiInference.
     """
-    size = plane_bytes(bucket, config.limits.block_size, attention)
+    bias_bytes = plane_bytes(bucket, config.limits.block_size, attention)
     return (
-        f"prompt bucket {tuple(bucket)} has an attention bias of {size} bytes for each prompt. With "
+        f"prompt bucket {tuple(bucket)} has an attention bias of {bias_bytes} bytes for each prompt. With "
         f"{MOST_PLANE_BYTES} or more bytes, the fused attention kernel returns NaN without an error (measured on "
         "Gaudi 3). "
-        f"{', or '.join(_remedies(bucket, config, attention, root))}"
+        f"{', or '.join(_remedies(bucket, config, attention, field_prefix))}"
     )
 
 
-def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str) -> list[str]:
-    strategy, engine = config.bucketing.strategy, f"{root}engine"
-    contexts = bucket.num_blocks > 0
-    tokens = most_indexable_tokens(config.limits, attention)
-    found = []
-    if tokens:
-        split = "" if config.engine.chunked_prefill else f"set {engine}.chunkedPrefill to true and "
-        file = f" and remove the bucket from {root}bucketing.file" if strategy is Strategy.FILE else ""
-        found.append(f"{split}lower {engine}.maxNumBatchedTokens to {tokens}{file}")
-    if contexts and strategy is not Strategy.PADDING_AWARE and not _uses_inc_attention(config):
-        slicing = spec_spelling(Strategy.PADDING_AWARE)
-        found.append(f"set {root}bucketing.strategy to {slicing}, which computes attention in slices")
-    if not contexts:
-        found.append(f"set {engine}.slidingWindowSlices, so that layers with a sliding window need no bias")
-    tiling = " or ".join(pair.plugin for pair in PAIRS if pair.tiles_queries)
-    found.append(f"use an image with vllm-gaudi {tiling} and set {TILING} to true in {engine}.settings")
-    found[0] = found[0][0].upper() + found[0][1:]
-    return found
+def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, field_prefix: str) -> list[str]:
+    strategy, engine_field = config.bucketing.strategy, f"{field_prefix}engine"
+    has_context = bucket.num_blocks > 0
+    max_tokens = most_indexable_tokens(config.limits, attention)
+    remedies = []
+    if max_tokens:
+        split_remedy = "" if config.engine.chunked_prefill else f"set {engine_field}.chunkedPrefill to true and "
+        file_remedy = f" and remove the bucket from {field_prefix}bucketing.file" if strategy is Strategy.FILE else ""
+        remedies.append(f"{split_remedy}lower {engine_field}.maxNumBatchedTokens to {max_tokens}{file_remedy}")
+    if has_context and strategy is not Strategy.PADDING_AWARE and not _uses_inc_attention(config):
+        strategy_name = spec_spelling(Strategy.PADDING_AWARE)
+        remedies.append(f"set {field_prefix}bucketing.strategy to {strategy_name}, which computes attention in slices")
+    if not has_context:
+        remedies.append(f"set {engine_field}.slidingWindowSlices, so that layers with a sliding window need no bias")
+    releases = " or ".join(pair.plugin for pair in PAIRS if pair.tiles_queries)
+    remedies.append(f"use an image with vllm-gaudi {releases} and set {TILING} to true in {engine_field}.settings")
+    remedies[0] = remedies[0][0].upper() + remedies[0][1:]
+    return remedies

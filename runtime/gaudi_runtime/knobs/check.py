@@ -52,9 +52,9 @@ _UNSUPPORTED_VALUES = {
 def setting_errors(settings: Mapping[str, str]) -> Iterator[str]:
     """Yield an error without a full stop for every wrong entry of engine.settings, sorted by name."""
     for name in sorted(settings):
-        sentence = setting_error(name, settings[name])
-        if sentence is not None:
-            yield sentence
+        error = setting_error(name, settings[name])
+        if error is not None:
+            yield error
 
 
 def setting_error(name: str, value: str) -> str | None:
@@ -67,16 +67,16 @@ def setting_error(name: str, value: str) -> str | None:
     try:
         to_engine_value(knob, value)
     except ValueError as error:
-        why = _UNSUPPORTED_VALUES.get((name, value))
-        return f"{name} is '{safe_excerpt(value)}'{f', but {why}' if why else ''}: give {error}"
+        reason = _UNSUPPORTED_VALUES.get((name, value))
+        return f"{name} is '{safe_excerpt(value)}'{f', but {reason}' if reason else ''}: give {error}"
     return None
 
 
 def why_not_settable(knob: Knob) -> str:
     """Return why a knob cannot be set in engine.settings: a field owns it, or users must not set it."""
     if knob.home is KnobHome.FIELD:
-        owners = " and ".join(f"spec.{path}" for path in knob.use)
-        return f"{knob.name} cannot be set here: use {owners} instead"
+        owner_fields = " and ".join(f"spec.{path}" for path in knob.use)
+        return f"{knob.name} cannot be set here: use {owner_fields} instead"
     if knob.status is KnobStatus.UNSUPPORTED:
         return f"{knob.name} is not supported, {_UNSUPPORTED[knob.group]}"
     return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_remedy(knob)}"
@@ -90,16 +90,16 @@ def variable_errors(names: Iterable[str]) -> Iterator[str]:
             continue
         # If a setting repeated the value of a field, the two values might differ, and the order in which they are set
         # would decide which value is used.
-        owned = knob.home is KnobHome.FIELD and knob.reader in ENGINE
-        if owned or knob.status is KnobStatus.UNSUPPORTED:
+        is_owned = knob.home is KnobHome.FIELD and knob.reader in ENGINE
+        if is_owned or knob.status is KnobStatus.UNSUPPORTED:
             yield why_not_settable(knob)
 
 
 def _remedy(knob: Knob) -> str:
     if not knob.use:
         return "remove this setting"
-    named = knob.use[0]
-    return f"use {named} instead" if named in knobs() else f"use the field spec.{named} instead"
+    replacement = knob.use[0]
+    return f"use {replacement} instead" if replacement in knobs() else f"use the field spec.{replacement} instead"
 
 
 # A word that begins with a dash is an argument. The exceptions are negative numbers and "-", which often means standard
@@ -121,9 +121,9 @@ def argument_errors(arguments: Iterable[str]) -> Iterator[str]:
             if not may_take_values:
                 yield f"{safe_excerpt(argument)} is not the value of an argument: write --name=value"
             continue
-        sentence = _argument_error(argument)
-        if sentence is not None:
-            yield sentence
+        error = _argument_error(argument)
+        if error is not None:
+            yield error
         may_take_values = "=" not in argument
 
 
@@ -136,11 +136,13 @@ def _argument_error(argument: str) -> str | None:
         return _placement_error(knob)
     # argparse accepts every unambiguous prefix of an argument. `--max-model` would therefore set a knob that a field of
     # the spec owns.
-    whole = next(
-        (each for spelling, each in _arguments_by_name().items() if spelling.startswith(_normalize_argument(name))),
+    matching_knob = next(
+        (knob for spelling, knob in _arguments_by_name().items() if spelling.startswith(_normalize_argument(name))),
         None,
     )
-    return None if whole is None else f"{name} is short for {whole.name}. {_placement_error(whole)}"
+    if matching_knob is None:
+        return None
+    return f"{name} is short for {matching_knob.name}. {_placement_error(matching_knob)}"
 
 
 def _placement_error(knob: Knob) -> str:
@@ -167,11 +169,12 @@ LIKENESS = 0.7
 
 def unknown_name_error(name: str) -> str:
     """Return the error for an unknown knob, with the most similar names."""
-    near = nearest_names(name)
-    meant = "no known name is similar"
-    if near:
-        meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(map(_name_and_field, near))}"
-    return f"{safe_excerpt(name)} is not a knob of the engine, and {meant} (the page Knobs lists all names)"
+    similar_names = nearest_names(name)
+    suggestion = "no known name is similar"
+    if similar_names:
+        names = ", ".join(map(_name_and_field, similar_names))
+        suggestion = f"the nearest {'name is' if len(similar_names) == 1 else 'names are'} {names}"
+    return f"{safe_excerpt(name)} is not a knob of the engine, and {suggestion} (the page Knobs lists all names)"
 
 
 def _name_and_field(name: str) -> str:
@@ -185,11 +188,14 @@ def nearest_names(name: str) -> list[str]:
 
     The most similar names come first; names of rejected knobs come last.
     """
-    spelled = {_normalize_spelling(each): each for each in knobs()}
+    by_spelling = {_normalize_spelling(knob_name): knob_name for knob_name in knobs()}
     # Search for twice as many names as are shown, because rejected knobs are sorted to the end and may be cut off.
-    near = get_close_matches(_normalize_spelling(name), spelled, n=2 * MOST_NAMED, cutoff=LIKENESS)
-    found = sorted((knobs()[spelled[each]] for each in near), key=lambda knob: knob.home is KnobHome.REFUSED)
-    return [knob.name for knob in found][:MOST_NAMED]
+    similar_spellings = get_close_matches(_normalize_spelling(name), by_spelling, n=2 * MOST_NAMED, cutoff=LIKENESS)
+    similar_knobs = sorted(
+        (knobs()[by_spelling[spelling]] for spelling in similar_spellings),
+        key=lambda knob: knob.home is KnobHome.REFUSED,
+    )
+    return [knob.name for knob in similar_knobs][:MOST_NAMED]
 
 
 def _normalize_spelling(name: str) -> str:
@@ -207,26 +213,26 @@ _ELSEWHERE = {
 def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence without a full stop for every setting and every optional field that has no effect.
 
-    Wrong settings are skipped, because wrong_settings() reports them.
+    Wrong settings are skipped, because setting_errors() reports them.
     """
     for name in sorted(config.engine.settings):
         knob = knobs().get(name)
         if knob is not None and knob.home is KnobHome.SETTINGS:
-            why = _why_ignored(knob, config)
-            if why:
-                yield f"engine.settings {name} is ignored{why}"
+            reason = _why_ignored(knob, config)
+            if reason:
+                yield f"engine.settings {name} is ignored{reason}"
     yield from _ignored_fields(config)
 
 
 def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
     engine = config.engine
     if knob.reader in _ELSEWHERE:
-        instead = f". Use {knob.use[0]} instead" if knob.use else ""
-        return f": {_ELSEWHERE[knob.reader]}{instead}"
+        remedy = f". Use {knob.use[0]} instead" if knob.use else ""
+        return f": {_ELSEWHERE[knob.reader]}{remedy}"
     if knob.reader not in active_readers(engine):
         return f" by the {engine.name} engine on device {engine.device}"
-    who = unmet_need(knob, config)
-    return who and f" by {who}"
+    reason = unmet_need(knob, config)
+    return reason and f" by {reason}"
 
 
 _IN_CONFIG = {"warmup.promptGraphPercent": "warmup.promptRatio"}
@@ -235,16 +241,16 @@ _IN_CONFIG = {"warmup.promptGraphPercent": "warmup.promptRatio"}
 
 def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence for each optional field that is set but not used in this execution mode or on this device."""
-    settings = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    config_fields = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for knob in knobs().values():
         if knob.home is not KnobHome.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
             continue
-        who = unmet_need(knob, config)
-        if who and _value_at_path(settings, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
-            yield f"{knob.use[0]} is ignored by {who}"
+        reason = unmet_need(knob, config)
+        if reason and _value_at_path(config_fields, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
+            yield f"{knob.use[0]} is ignored by {reason}"
 
 
 def _value_at_path(document: object, path: str) -> object:
-    for part in path.split("."):
-        document = document.get(part) if isinstance(document, dict) else None
+    for key in path.split("."):
+        document = document.get(key) if isinstance(document, dict) else None
     return document

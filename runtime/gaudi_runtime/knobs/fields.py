@@ -79,29 +79,29 @@ def _bucketing(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
-    warmup, folder = config.warmup, config.recipe_cache_dir
+    warmup, recipe_folder = config.warmup, config.recipe_cache_dir
     return {
         "VLLM_SKIP_WARMUP": not warmup.enabled,
         "VLLM_FULL_WARMUP": _true_or_none(warmup.fail_on_cold_shapes),
         "VLLM_GRAPH_RESERVED_MEM": warmup.graph_memory_share,
-        "PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,{RECIPE_CACHE_MB}" if folder else None,
+        "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipe_folder},false,{RECIPE_CACHE_MB}" if recipe_folder else None,
         "--max-cudagraph-capture-size": warmup.max_graph_tokens,
     }
 
 
 def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
-    items = ITEMS_PER_PROMPT | config.model.items_per_prompt.model_dump(exclude_none=True)
-    return {"--limit-mm-per-prompt": json.dumps(items, sort_keys=True)}
+    item_limits = ITEMS_PER_PROMPT | config.model.items_per_prompt.model_dump(exclude_none=True)
+    return {"--limit-mm-per-prompt": json.dumps(item_limits, sort_keys=True)}
 
 
 def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
-    lazy, eager = config.engine.execution_mode in _LAZY, config.engine.execution_mode in _EAGER
+    is_lazy, is_eager = config.engine.execution_mode in _LAZY, config.engine.execution_mode in _EAGER
     slices = config.limits.sliding_window_slices
     return {
-        "PT_HPU_LAZY_MODE": int(lazy),
-        "PT_HPU_ENABLE_LAZY_COLLECTIVES": _true_or_none(lazy and config.parallelism.rank_count > 1),
-        "--enforce-eager": _true_or_none(eager),
-        "TORCHDYNAMO_DISABLE": _true_or_none(eager and config.engine.device == "cpu"),
+        "PT_HPU_LAZY_MODE": int(is_lazy),
+        "PT_HPU_ENABLE_LAZY_COLLECTIVES": _true_or_none(is_lazy and config.parallelism.rank_count > 1),
+        "--enforce-eager": _true_or_none(is_eager),
+        "TORCHDYNAMO_DISABLE": _true_or_none(is_eager and config.engine.device == "cpu"),
         "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _true_or_none(slices is not None),
         "PT_HPU_SDPA_BC_FACTOR": slices.tokens if slices else None,
         "VLLM_FUSEDSDPA_SLIDE_THLD": slices.from_tokens if slices else None,
@@ -109,14 +109,14 @@ def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _precision(config: RuntimeConfig) -> Mapping[str, Value]:
-    cache, quantized = config.model.kv_cache_dtype, config.model.quantization
-    names = _METHODS if config.engine.device == "hpu" else {**_METHODS, **_METHODS_WITHOUT_PLUGIN}
+    cache_dtype, quantization = config.model.kv_cache_dtype, config.model.quantization
+    method_names = _METHODS if config.engine.device == "hpu" else {**_METHODS, **_METHODS_WITHOUT_PLUGIN}
     return {
         "--dtype": config.model.dtype.value,
-        "--kv-cache-dtype": "auto" if cache is KvCacheDtype.AUTO else "fp8_inc",
-        "VLLM_DYNAMIC_KV_QUANT": "1" if cache is KvCacheDtype.FP8_PER_TOKEN else None,
-        "--quantization": names[quantized.method] if quantized else None,
-        "QUANT_CONFIG": quantized.config_file if quantized else None,
+        "--kv-cache-dtype": "auto" if cache_dtype is KvCacheDtype.AUTO else "fp8_inc",
+        "VLLM_DYNAMIC_KV_QUANT": "1" if cache_dtype is KvCacheDtype.FP8_PER_TOKEN else None,
+        "--quantization": method_names[quantization.method] if quantization else None,
+        "QUANT_CONFIG": quantization.config_file if quantization else None,
     }
 
 
@@ -146,28 +146,28 @@ def _step_token_limit(config: RuntimeConfig) -> int:
         return limits.max_num_batched_tokens
     # A prompt that is not split waits until the whole prompt fits into a step. Add tokens for the decodes. Otherwise
     # the longest prompt would wait until all decodes have ended.
-    decodes = limits.max_num_seqs * (1 + (limits.draft_tokens or 0))
-    return limits.max_num_batched_tokens + -(-decodes // _WHOLE_CHUNKS) * _WHOLE_CHUNKS
+    decode_tokens = limits.max_num_seqs * (1 + (limits.draft_tokens or 0))
+    return limits.max_num_batched_tokens + -(-decode_tokens // _WHOLE_CHUNKS) * _WHOLE_CHUNKS
 
 
 def _parallelism(config: RuntimeConfig) -> Mapping[str, Value]:
-    ranks = config.parallelism
+    parallelism = config.parallelism
     return {
-        "--tensor-parallel-size": ranks.tensor,
-        "--pipeline-parallel-size": ranks.pipeline,
-        "--data-parallel-size": ranks.data,
-        "--enable-expert-parallel": _true_or_none(ranks.experts),
+        "--tensor-parallel-size": parallelism.tensor,
+        "--pipeline-parallel-size": parallelism.pipeline,
+        "--data-parallel-size": parallelism.data,
+        "--enable-expert-parallel": _true_or_none(parallelism.experts),
     }
 
 
 def _adapters(config: RuntimeConfig) -> Mapping[str, Value]:
     model = config.model
-    found = model.adapters
+    adapters = model.adapters
     return {
-        "--enable-lora": _true_or_none(bool(found)),
-        "--lora-modules": tuple(f"{each.name}={each.path}" for each in found) or None,
-        "--max-loras": (model.max_adapters_per_batch or len(found)) if found else None,
-        "--max-lora-rank": model.max_adapter_rank if found else None,
+        "--enable-lora": _true_or_none(bool(adapters)),
+        "--lora-modules": tuple(f"{adapter.name}={adapter.path}" for adapter in adapters) or None,
+        "--max-loras": (model.max_adapters_per_batch or len(adapters)) if adapters else None,
+        "--max-lora-rank": model.max_adapter_rank if adapters else None,
     }
 
 
@@ -176,6 +176,6 @@ def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
     return {API_KEY_VARIABLE: None, "--model": config.model.path, "--served-model-name": config.model.served_names}
 
 
-def _true_or_none(asked: bool) -> bool | None:
+def _true_or_none(requested: bool) -> bool | None:
     # Return None if the option was not requested, because "off" is the engine's default.
-    return True if asked else None
+    return True if requested else None

@@ -23,14 +23,14 @@ _WHY = {
 def render_page() -> str:
     """Return the complete page of knobs in Markdown."""
     introduction = files(__package__).joinpath("introduction.md").read_text(encoding="utf-8")
-    return "\n".join([introduction.format(total=len(knobs())), *(_home_section(*each) for each in _HOMES)])
+    return "\n".join([introduction.format(total=len(knobs())), *(_home_section(*section) for section in _HOMES)])
 
 
 def _home_section(home: KnobHome, title: str, columns: tuple[str, ...]) -> str:
-    mine = [knob for knob in knobs().values() if knob.home is home]
-    groups = dict.fromkeys(knob.group for knob in mine)
-    sections = (_table(group, columns, [knob for knob in mine if knob.group == group]) for group in groups)
-    return "\n".join([f"## {title}\n\n{len(mine)} knobs.\n", *sections])
+    home_knobs = [knob for knob in knobs().values() if knob.home is home]
+    groups = dict.fromkeys(knob.group for knob in home_knobs)
+    sections = (_table(group, columns, [knob for knob in home_knobs if knob.group == group]) for group in groups)
+    return "\n".join([f"## {title}\n\n{len(home_knobs)} knobs.\n", *sections])
 
 
 def _table(group: str, columns: tuple[str, ...], rows: list[Knob]) -> str:
@@ -44,24 +44,24 @@ def _cells(knob: Knob) -> Iterator[str]:
     if knob.home is KnobHome.FIELD:
         yield "<br>".join(f"`{path}`" for path in knob.use)
         yield knob.default
-        yield ", ".join(knob.plan)
+        yield ", ".join(knob.plan_effects)
     elif knob.home is KnobHome.SETTINGS:
         yield _allowed_values(knob)
         yield knob.default
-        yield ", ".join(knob.plan)
+        yield ", ".join(knob.plan_effects)
     else:
         yield _WHY[knob.status]
-        yield ", ".join(f"`{each}`" for each in knob.use) or "nothing"
+        yield ", ".join(f"`{replacement}`" for replacement in knob.use) or "nothing"
     yield knob.meaning + _needs_text(knob)
 
 
 def _allowed_values(knob: Knob) -> str:
     if knob.type is KnobType.ENUM:
-        return ", ".join(f"`{word}`" for word in knob.choices)
+        return ", ".join(f"`{choice}`" for choice in knob.choices)
     return "`true` or `false`" if knob.type is KnobType.BOOL or knob.range == FLAG else describe_valid_values(knob)
 
 
 def _needs_text(knob: Knob) -> str:
     needs = "".join(f" Only with {key} {format_values(key, *words)}." for key, words in knob.needs.items())
-    idle = knob.home is KnobHome.SETTINGS and knob.reader not in ENGINE
-    return needs + (f" No effect here: for the {knob.reader}." if idle else "")
+    has_no_effect = knob.home is KnobHome.SETTINGS and knob.reader not in ENGINE
+    return needs + (f" No effect here: for the {knob.reader}." if has_no_effect else "")

@@ -29,38 +29,38 @@ def render_engine_options(config: RuntimeConfig) -> EngineOptions:
 
     Values that the engine does not read are omitted. Raises ConfigError with one sentence for every wrong setting.
     """
-    wrong = why_settings_invalid(config.engine)
-    if wrong:
-        raise ConfigError(f"{wrong}.")
-    reading = active_readers(config.engine)
-    if not reading:
+    reason = why_settings_invalid(config.engine)
+    if reason:
+        raise ConfigError(f"{reason}.")
+    readers = active_readers(config.engine)
+    if not readers:
         return EngineOptions({}, ())
     settings = sorted(config.engine.settings.items())
     values = {**_render_fields(config), **{name: (to_engine_value(knobs()[name], value),) for name, value in settings}}
-    mine = [(knobs()[name], words) for name, words in values.items() if knobs()[name].reader in reading]
-    env = {knob.name: " ".join(words) for knob, words in mine if knob.kind is KnobKind.VARIABLE}
+    engine_knobs = [(knobs()[name], words) for name, words in values.items() if knobs()[name].reader in readers]
+    env = {knob.name: " ".join(words) for knob, words in engine_knobs if knob.kind is KnobKind.VARIABLE}
     args = tuple(
-        part for knob, words in mine if knob.kind is KnobKind.ARGUMENT for part in _render_argument(knob, words)
+        part for knob, words in engine_knobs if knob.kind is KnobKind.ARGUMENT for part in _render_argument(knob, words)
     )
     return EngineOptions(
-        dict(sorted(env.items())), args + (config.engine.extra_args if KnobReader.VLLM in reading else ())
+        dict(sorted(env.items())), args + (config.engine.extra_args if KnobReader.VLLM in readers else ())
     )
 
 
 def why_settings_invalid(engine: EngineConfig) -> str | None:
     """Return why settings and extra arguments are invalid, without a full stop; None if all are valid."""
-    settings = [f"engine.settings: {each}" for each in setting_errors(engine.settings)]
-    arguments = [f"engine.extraArgs: {each}" for each in argument_errors(engine.extra_args)]
-    return "; ".join([*settings, *arguments]) or None
+    bad_settings = [f"engine.settings: {error}" for error in setting_errors(engine.settings)]
+    bad_arguments = [f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args)]
+    return "; ".join([*bad_settings, *bad_arguments]) or None
 
 
 def _render_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
     # Omit settings that the strategy or the execution mode does not use, because the engine must plan the same buckets
     # as the runtime.
-    rows = ((knobs()[name], value) for name, value in field_values(config).items())
+    knob_values = ((knobs()[name], value) for name, value in field_values(config).items())
     return {
         knob.name: _render_value(knob, value)
-        for knob, value in rows
+        for knob, value in knob_values
         if value is not None and unmet_need(knob, config) is None
     }
 

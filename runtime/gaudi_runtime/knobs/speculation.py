@@ -18,22 +18,22 @@ class Speculation(NamedTuple):
     """The speculative decoding method, by vLLM's name, and its maximum of draft tokens; None if it is not a number."""
 
     method: str
-    tokens: int | None
+    draft_tokens: int | None
 
 
 def read_speculation(settings: Mapping[str, object]) -> Speculation | None:
     """Read the speculative decoding settings; None if they are not set or are not a JSON object."""
     try:
-        asked = json.loads(str(settings[SETTING]))
+        config = json.loads(str(settings[SETTING]))
     except (KeyError, ValueError):
         return None
-    if not isinstance(asked, dict):
+    if not isinstance(config, dict):
         return None
     # If no method is given, vLLM infers the method from the model name. The name "ngram" stands for a method and not
     # for a model.
-    method = asked.get("method") or (NGRAM if asked.get("model") in (NGRAM, f"[{NGRAM}]") else OF_A_MODEL)
-    tokens = asked.get("num_speculative_tokens")
-    return Speculation(str(method), tokens if type(tokens) is int else None)
+    method = config.get("method") or (NGRAM if config.get("model") in (NGRAM, f"[{NGRAM}]") else OF_A_MODEL)
+    draft_tokens = config.get("num_speculative_tokens")
+    return Speculation(str(method), draft_tokens if type(draft_tokens) is int else None)
 
 
 def why_method_refused(method: str) -> str:

@@ -108,7 +108,7 @@ class Knob:
     use: tuple[str, ...]
     reader: KnobReader | None
     needs: dict[str, tuple[str, ...]]
-    plan: tuple[PlanEffect, ...]
+    plan_effects: tuple[PlanEffect, ...]
     meaning: str
     sources: tuple[str, ...]
 
@@ -148,14 +148,14 @@ def _parse_row(row: dict[str, str]) -> Knob:
         use=tuple(row["use"].split()),
         reader=KnobReader(row["reader"]) if row["reader"] else None,
         needs=_parse_needs(row["needs"]),
-        plan=tuple(map(PlanEffect, row["plan"].split())),
+        plan_effects=tuple(map(PlanEffect, row["plan"].split())),
         meaning=row["meaning"],
         sources=tuple(row["sources"].split()),
     )
 
 
 def _parse_needs(text: str) -> dict[str, tuple[str, ...]]:
-    pairs = (each.partition("=") for each in text.split())
+    pairs = (need.partition("=") for need in text.split())
     return {key: tuple(values.split(",")) for key, _, values in pairs}
 
 
@@ -163,11 +163,11 @@ def active_readers(engine: EngineConfig) -> frozenset[KnobReader]:
     """Return the programs that read knobs in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
-    card = engine.device == "hpu"
-    device = {KnobReader.DEVICE} if card else set()
+    has_card = engine.device == "hpu"
+    device = {KnobReader.DEVICE} if has_card else set()
     if engine.name is not EngineName.VLLM:
         return frozenset({KnobReader.PROCESS} | device)
-    return frozenset({KnobReader.PROCESS, KnobReader.VLLM} | device | ({KnobReader.PLUGIN} if card else set()))
+    return frozenset({KnobReader.PROCESS, KnobReader.VLLM} | device | ({KnobReader.PLUGIN} if has_card else set()))
 
 
 _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "device {}"}
@@ -185,6 +185,6 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
     return None
 
 
-def format_values(need: str, *words: str) -> str:
+def format_values(key: str, *words: str) -> str:
     """Return values of the column `needs` in the spelling of a GaudiInference, joined by "or"."""
-    return " or ".join(words if need == "device" else map(spec_spelling, words))
+    return " or ".join(words if key == "device" else map(spec_spelling, words))

@@ -64,8 +64,8 @@ def _convert_bool(knob: Knob, value: str) -> str | None:
 def _convert_int(knob: Knob, value: str) -> str | None:
     digits = value.removeprefix("-")
     # Accept fewer than 20 digits, because int() raises a different error for numbers with thousands of digits.
-    whole = digits.isascii() and digits.isdecimal() and len(digits) < 20
-    return str(int(value)) if whole and _within_bounds(knob, int(value)) else None
+    is_integer = digits.isascii() and digits.isdecimal() and len(digits) < 20
+    return str(int(value)) if is_integer and _within_bounds(knob, int(value)) else None
 
 
 def _convert_float(knob: Knob, value: str) -> str | None:
@@ -74,8 +74,8 @@ def _convert_float(knob: Knob, value: str) -> str | None:
     except ValueError:
         return None
     # float() accepts "1_000" and digits of other scripts, which the engine may not accept.
-    plain = math.isfinite(number) and value.isascii() and "_" not in value
-    return value.strip() if plain and _within_bounds(knob, number) else None
+    is_plain_decimal = math.isfinite(number) and value.isascii() and "_" not in value
+    return value.strip() if is_plain_decimal and _within_bounds(knob, number) else None
 
 
 def _within_bounds(knob: Knob, number: float) -> bool:
@@ -99,7 +99,7 @@ def _convert_list(knob: Knob, value: str) -> str | None:
     if len(knob.choices) == 1:
         return _convert_text(knob, value)
     # Remove spaces, because the plugin reads a space as part of the word.
-    parts = [each.strip() for each in value.split(",")]
+    parts = [part.strip() for part in value.split(",")]
     return ",".join(parts) if set(parts) <= set(knob.choices) else None
 
 

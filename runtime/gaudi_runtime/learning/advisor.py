@@ -27,10 +27,10 @@ class Schedule:
     differ by about this much count as equal in padding.
     """
 
-    look: float = 600.0
-    every: float = 3600.0
-    least_batches: int = 1000
-    ask: Compare = compare_in_process
+    poll_seconds: float = 600.0
+    interval_seconds: float = 3600.0
+    min_batches: int = 1000
+    compare: Compare = compare_in_process
 
 
 USUAL_SCHEDULE = Schedule()
@@ -44,32 +44,32 @@ def make_comparison_input(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pac
 
 
 async def advise_periodically(
-    question: ComparisonInput, traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
+    question: ComparisonInput, read_traffic: Callable[[], Traffic], board: ReportBoard, schedule: Schedule
 ) -> None:
     """Compare plans at intervals until cancelled, and update `advice` in the report.
 
-    `traffic` returns the traffic observed so far. If a comparison fails, the error is only logged.
+    `read_traffic` returns the traffic observed so far. If a comparison fails, the error is only logged.
     """
     while True:
-        await asyncio.sleep(schedule.look)
-        if not _has_enough_batches(board.report().served, schedule.least_batches):
+        await asyncio.sleep(schedule.poll_seconds)
+        if not _has_enough_batches(board.report().served, schedule.min_batches):
             continue
         try:
-            _publish_advice(await _compare_plans(question, traffic(), schedule.ask), board)
+            _publish_advice(await _compare_plans(question, read_traffic(), schedule.compare), board)
         except Exception as error:  # no error here may end serving
             log.warning("The learned plan could not be compared with the serving plan: %s", error)
-        await asyncio.sleep(max(0.0, schedule.every - schedule.look))
+        await asyncio.sleep(max(0.0, schedule.interval_seconds - schedule.poll_seconds))
 
 
-async def _compare_plans(question: ComparisonInput, traffic: Traffic, ask: Compare) -> PlanAdvice | None:
+async def _compare_plans(question: ComparisonInput, traffic: Traffic, compare: Compare) -> PlanAdvice | None:
     # A separate thread writes the text, because thousands of shapes would block the event loop.
     text = await asyncio.to_thread(format_traffic, traffic)
-    return await ask(question.model_copy(update={"traffic": text}))
+    return await compare(question.model_copy(update={"traffic": text}))
 
 
-def _has_enough_batches(served: ServedTraffic, least: int) -> bool:
+def _has_enough_batches(served: ServedTraffic, min_batches: int) -> bool:
     """Return True if enough batches of both phases were served to learn a plan."""
-    return all(phase.hits + phase.misses >= least for phase in (served.prompt, served.decode))
+    return all(phase.hits + phase.misses >= min_batches for phase in (served.prompt, served.decode))
 
 
 def _publish_advice(advice: PlanAdvice | None, board: ReportBoard) -> None:

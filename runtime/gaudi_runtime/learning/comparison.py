@@ -38,15 +38,15 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
     text = format_traffic(traffic)
     if len(text) > MOST_TEXT:
         raise ConfigError(f"the traffic takes more than {MOST_TEXT} bytes, even with rounded sizes")
-    kept = budget or policy.optimal or OptimalSettings()
-    optimal = kept.model_copy(update={"traffic": text})
-    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal, "file": None})
+    settings = budget or policy.optimal or OptimalSettings()
+    optimal_settings = settings.model_copy(update={"traffic": text})
+    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal_settings, "file": None})
 
 
 def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
     """Return True if a learned plan can be compared: no slices, no unified batches and no drafts."""
-    known = limits.sliding_window_slices is None and limits.draft_tokens is None
-    return known and policy.strategy is not Strategy.UNIFIED
+    is_supported = limits.sliding_window_slices is None and limits.draft_tokens is None
+    return is_supported and policy.strategy is not Strategy.UNIFIED
 
 
 def advise(question: ComparisonInput) -> PlanAdvice | None:
@@ -55,14 +55,16 @@ def advise(question: ComparisonInput) -> PlanAdvice | None:
     Raises PlanImpossible or ConfigError.
     """
     traffic = parse_traffic(question.traffic)
-    serving = _make_plan(question.policy, question)
-    learned = _make_plan(learned_policy(question.policy, traffic), question)
-    before, after = _score_phases(serving, traffic, question), _score_phases(learned, traffic, question)
-    seconds = question.pace.seconds_of(learned, question.blocks.size)
+    serving_plan = _make_plan(question.policy, question)
+    learned_plan = _make_plan(learned_policy(question.policy, traffic), question)
+    serving_scores = _score_phases(serving_plan, traffic, question)
+    learned_scores = _score_phases(learned_plan, traffic, question)
+    learned_seconds = question.pace.seconds_of(learned_plan, question.blocks.size)
     advice = PlanAdvice(
-        now=_plan_cost(serving, before, question.pace.seconds), learned=_plan_cost(learned, after, seconds)
+        now=_plan_cost(serving_plan, serving_scores, question.pace.seconds),
+        learned=_plan_cost(learned_plan, learned_scores, learned_seconds),
     )
-    pads_no_more = all(_pads_no_more(before[phase], after[phase]) for phase in BucketPhase)
+    pads_no_more = all(_pads_no_more(serving_scores[phase], learned_scores[phase]) for phase in BucketPhase)
     return advice if pads_no_more and _saves_enough(advice) else None
 
 
@@ -71,14 +73,14 @@ def _make_plan(policy: BucketPolicy, question: ComparisonInput) -> BucketPlan:
 
 
 def _score_phases(plan: BucketPlan, traffic: Traffic, question: ComparisonInput) -> dict[BucketPhase, PlanScore]:
-    sizes = {BucketPhase.PROMPT: question.blocks.size, BucketPhase.DECODE: question.blocks.decode_size}
-    return {phase: score_plan(plan, phase, traffic, typical_cost(size)) for phase, size in sizes.items()}
+    block_sizes = {BucketPhase.PROMPT: question.blocks.size, BucketPhase.DECODE: question.blocks.decode_size}
+    return {phase: score_plan(plan, phase, traffic, typical_cost(size)) for phase, size in block_sizes.items()}
 
 
-def _plan_cost(plan: BucketPlan, scores: dict[BucketPhase, PlanScore], seconds: float) -> PlanCost:
+def _plan_cost(plan: BucketPlan, scores: dict[BucketPhase, PlanScore], warmup_seconds: float) -> PlanCost:
     return PlanCost(
         graphs=len(plan.prompt) + len(plan.decode),
-        warmup_seconds=seconds,
+        warmup_seconds=warmup_seconds,
         prompt_padding=scores[BucketPhase.PROMPT].padding,
         decode_padding=scores[BucketPhase.DECODE].padding,
     )
@@ -88,11 +90,11 @@ def _saves_enough(advice: PlanAdvice) -> bool:
     return advice.learned.warmup_seconds <= advice.now.warmup_seconds * (1 - LEAST_SAVED)
 
 
-def _pads_no_more(before: PlanScore, after: PlanScore) -> bool:
+def _pads_no_more(serving: PlanScore, learned: PlanScore) -> bool:
     """Return True if the learned plan does not increase the padding of a phase.
 
     Return False if the plans cover different parts of the traffic, because their padding is then not comparable.
     """
-    if before.padding is None or after.padding is None:
+    if serving.padding is None or learned.padding is None:
         return False
-    return before.coverage == after.coverage and after.padding <= before.padding * (1 + TOLERANCE)
+    return serving.coverage == learned.coverage and learned.padding <= serving.padding * (1 + TOLERANCE)

@@ -40,23 +40,23 @@ async def compare_in_process(
     # A separate thread starts the process. Otherwise the event loop could not answer requests while the process starts.
     process = await asyncio.to_thread(start_comparison, niceness)
     try:
-        text = question.model_dump_json(by_alias=True).encode()
-        answer = await asyncio.to_thread(_communicate, process, text, seconds)
+        question_json = question.model_dump_json(by_alias=True).encode()
+        answer = await asyncio.to_thread(_communicate, process, question_json, seconds)
     finally:
         process.kill()
     return _parse_advice(answer)
 
 
-def _communicate(process: "subprocess.Popen[bytes]", text: bytes, seconds: float) -> bytes:
+def _communicate(process: "subprocess.Popen[bytes]", question_json: bytes, seconds: float) -> bytes:
     try:
-        answer, errors = process.communicate(text, seconds)
+        answer, error_output = process.communicate(question_json, seconds)
     except subprocess.TimeoutExpired as error:
         process.kill()
         process.communicate()  # only this closes the pipes
         raise ComparisonFailed(f"the comparison took more than {seconds:g} s") from error
     if process.returncode:
-        last = errors.decode(errors="replace").strip().rpartition("\n")[2][-MOST_ERROR:]
-        raise ComparisonFailed(f"the comparison ended with exit code {process.returncode}: {last}")
+        last_line = error_output.decode(errors="replace").strip().rpartition("\n")[2][-MOST_ERROR:]
+        raise ComparisonFailed(f"the comparison ended with exit code {process.returncode}: {last_line}")
     return answer
 
 
@@ -75,8 +75,8 @@ def _parse_advice(answer: bytes) -> "PlanAdvice | None":
 
     from gaudi_runtime.contract.report import PlanAdvice
 
-    read: PlanAdvice | None = TypeAdapter(PlanAdvice | None).validate_json(answer)
-    return read
+    advice: PlanAdvice | None = TypeAdapter(PlanAdvice | None).validate_json(answer)
+    return advice
 
 
 def _limit_resources(niceness: int) -> None:
@@ -87,10 +87,10 @@ def _limit_resources(niceness: int) -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_END)
-    for kind, most in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_AS, MEMORY_BYTES)):
-        _, hard = resource.getrlimit(kind)
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (least, least))
+    for kind, limit in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_AS, MEMORY_BYTES)):
+        _, hard_limit = resource.getrlimit(kind)
+        capped_limit = limit if hard_limit == resource.RLIM_INFINITY else min(limit, hard_limit)
+        resource.setrlimit(kind, (capped_limit, capped_limit))
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ def _check_variable(value: object) -> object:
 
 def _parse_strategy(name: object) -> object:
     """Return a strategy from its public name, from our name, or from its spelling in a GaudiInference."""
-    words = {spec_spelling(strategy): strategy for strategy in Strategy}
-    return (PUBLIC_NAMES | words).get(str(name), name)
+    spellings = {spec_spelling(strategy): strategy for strategy in Strategy}
+    return (PUBLIC_NAMES | spellings).get(str(name), name)
 
 
 def _check_release_strategy(release: object, info: ValidationInfo) -> object:
@@ -90,8 +90,8 @@ def read_bare_limits(document: Mapping[str, Any]) -> BareLimits:
 
 
 def _is_recorded_answer(key: str, value: object) -> bool:
-    recorded = isinstance(value, dict) and "sha256" in value
-    return key == "lookups" or (key in ("prompt", "decode") and recorded)
+    has_digest = isinstance(value, dict) and "sha256" in value
+    return key == "lookups" or (key in ("prompt", "decode") and has_digest)
 
 
 _NAME = re.compile(r"VLLM_(PROMPT|DECODE)_(BS|QUERY|SEQ|CTX|BLOCK)_BUCKET_(MIN|STEP|MAX|LIMIT|PAD_MAX|PAD_PERCENT)")
@@ -115,13 +115,13 @@ def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> B
     variable.
     """
     settings: Settings = {"prompt": {}, "decode": {}}
-    written: dict[Place, str] = {}
+    variable_names: dict[Place, str] = {}
     # Old names are sorted first, so that a new name overrides an old name.
     for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
         phase, dimension, setting = place = _parse_variable_name(name)
         settings[phase].setdefault(dimension, {})[setting] = _parse_integer(name, variables[name])
-        written[place] = name
-    return _validate_policy(strategy, settings, written)
+        variable_names[place] = name
+    return _validate_policy(strategy, settings, variable_names)
 
 
 def _parse_variable_name(name: str) -> Place:
@@ -151,11 +151,11 @@ def _parse_integer(name: str, value: str | int) -> int:
         raise ConfigError(f"{name}: {safe_excerpt(repr(value))} is not a whole number") from error
 
 
-def _validate_policy(strategy: Strategy, settings: Settings, written: Mapping[Place, str]) -> BucketPolicy:
+def _validate_policy(strategy: Strategy, settings: Settings, variable_names: Mapping[Place, str]) -> BucketPolicy:
     try:
         return BucketPolicy.model_validate({"strategy": strategy, **settings})
     except ValidationError as error:
-        first = error.errors()[0]
-        phase, dimension, setting = map(str, first["loc"])
-        name = written[phase, dimension, setting]
-        raise ConfigError(f"{name}: {first['msg']}, got {safe_excerpt(str(first['input']))}") from error
+        detail = error.errors()[0]
+        phase, dimension, setting = map(str, detail["loc"])
+        name = variable_names[phase, dimension, setting]
+        raise ConfigError(f"{name}: {detail['msg']}, got {safe_excerpt(str(detail['input']))}") from error

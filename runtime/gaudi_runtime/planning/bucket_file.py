@@ -19,7 +19,7 @@ MAX_VALUE = 16_777_216
 class FileBucket(NamedTuple):
     """A bucket of a bucket file, and its line number, counted from 1."""
 
-    line: int
+    line_number: int
     bucket: Bucket
 
 
@@ -30,20 +30,20 @@ def read_bucket_file(text: str) -> Iterator[FileBucket]:
     The line stands for all combinations of these values. Raises PlanImpossible with the number and the text of a wrong
     line.
     """
-    total = 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    bucket_count = 0
+    for line_number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].strip()
         if not content:
             continue
         try:
             elements = _parse_line(content)
-            total += prod(len(element) for element in elements)
-            if total > MAX_FILE_BUCKETS:
+            bucket_count += prod(len(element) for element in elements)
+            if bucket_count > MAX_FILE_BUCKETS:
                 raise ValueError(f"the file has more than {MAX_FILE_BUCKETS} buckets")
         except ValueError as error:
-            raise PlanImpossible(f"bucket file, line {number}: {error}: {line[:200]!r}") from error
-        for batch_size, query, blocks in product(*elements):
-            yield FileBucket(number, Bucket(batch_size, query, blocks))
+            raise PlanImpossible(f"bucket file, line {line_number}: {error}: {line[:200]!r}") from error
+        for batch_size, query_len, blocks in product(*elements):
+            yield FileBucket(line_number, Bucket(batch_size, query_len, blocks))
 
 
 def _parse_line(content: str) -> list[list[int]]:
@@ -55,10 +55,10 @@ def _parse_line(content: str) -> list[list[int]]:
         raise ValueError("the line is not a tuple of three elements") from error
     if not isinstance(node, ast.Tuple) or len(node.elts) != 3:
         raise ValueError("the line is not a tuple of three elements")
-    batches, queries, blocks = (_parse_element(element, content) for element in node.elts)
-    if min(batches) < 1 or min(queries) < 1:
+    batch_sizes, query_lens, blocks = (_parse_element(element, content) for element in node.elts)
+    if min(batch_sizes) < 1 or min(query_lens) < 1:
         raise ValueError("batch size and query length must be at least 1")
-    return [batches, queries, blocks]
+    return [batch_sizes, query_lens, blocks]
 
 
 def _parse_element(node: ast.expr, content: str) -> list[int]:

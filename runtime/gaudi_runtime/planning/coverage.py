@@ -36,27 +36,27 @@ class Level:
     high: int
     stairs: Stairs
 
-    def holds(self, query: int, blocks: int) -> bool:
+    def holds(self, query_len: int, blocks: int) -> bool:
         """Return True if a bucket of this level is at least as large in both dimensions."""
-        at = bisect_right(self.stairs, -query, key=lambda step: -step[0])
-        return at > 0 and self.stairs[at - 1][1] >= blocks
+        index = bisect_right(self.stairs, -query_len, key=lambda step: -step[0])
+        return index > 0 and self.stairs[index - 1][1] >= blocks
 
 
-def coverage_levels(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
-    """Yield the levels of bucket coverage, from `most` sequences down to 1.
+def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[Level]:
+    """Yield the levels of bucket coverage, from `max_sequences` sequences down to 1.
 
-    If no bucket of the plan holds `most` sequences, the first level has no buckets.
+    If no bucket of the plan holds `max_sequences` sequences, the first level has no buckets.
     """
     # Levels are generated one by one to save memory: all staircases together have up to (batch sizes x buckets) steps.
     rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
-    lows = [1, *(size + 1 for size, _ in rows)]
+    low_sizes = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
-    if lows[-1] <= most:
-        yield Level(lows[-1], most, stairs)
-    for low, (size, row) in zip(lows[-2::-1], reversed(rows), strict=True):
+    if low_sizes[-1] <= max_sequences:
+        yield Level(low_sizes[-1], max_sequences, stairs)
+    for low, (size, row) in zip(low_sizes[-2::-1], reversed(rows), strict=True):
         stairs = _merge_stairs(row, stairs)
-        if low <= most:
-            yield Level(low, min(size, most), stairs)
+        if low <= max_sequences:
+            yield Level(low, min(size, max_sequences), stairs)
 
 
 def count_steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
@@ -64,12 +64,12 @@ def count_steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
 
     The work of a search over the levels is proportional to the number of steps.
     """
-    steps = 0
+    step_count = 0
     for level in levels:
-        steps += len(level.stairs)
-        if steps > most_steps:
+        step_count += len(level.stairs)
+        if step_count > most_steps:
             break
-    return steps
+    return step_count
 
 
 def _merge_stairs(row: Sequence[Bucket], larger: Stairs) -> Stairs:
@@ -84,24 +84,24 @@ def _merge_stairs(row: Sequence[Bucket], larger: Stairs) -> Stairs:
 def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
     """Yield each level of a coverage with the smallest uncovered shapes of this level.
 
-    If one dimension of such a shape is smaller by one, a bucket covers it. `levels` are the levels of levels_of().
+    If one dimension of such a shape is smaller by one, a bucket covers it. `levels` come from coverage_levels().
     """
-    above: Level | None = None
+    level_above: Level | None = None
     for level in levels:
-        if above is not None:
-            yield above, _level_corners(above, level)
-        above = level
-    if above is not None:
-        yield above, _level_corners(above, None)
+        if level_above is not None:
+            yield level_above, _level_corners(level_above, level)
+        level_above = level
+    if level_above is not None:
+        yield level_above, _level_corners(level_above, None)
 
 
-def _level_corners(level: Level, below: Level | None) -> Iterator[Bucket]:
+def _level_corners(level: Level, level_below: Level | None) -> Iterator[Bucket]:
     """Yield each smallest uncovered shape of this level that the level below covers with one sequence fewer."""
-    queries = (*(query + 1 for query, _ in level.stairs), 1)
+    query_lens = (*(query_len + 1 for query_len, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
-    for query, context in zip(queries, contexts, strict=True):
-        if below is None or below.holds(query, context):
-            yield Bucket(level.low, query, context)
+    for query_len, context in zip(query_lens, contexts, strict=True):
+        if level_below is None or level_below.holds(query_len, context):
+            yield Bucket(level.low, query_len, context)
 
 
 # The most gaps of a phase in the list. The totals count all gaps.
@@ -134,10 +134,10 @@ class PhaseCoverage:
         if not self.gaps:
             return None
         first, last = self.gaps[0].first, self.gaps[0].last
-        count = plural(self.gap_count, "gap") + (", the first" if self.gap_count > 1 else "")
+        gaps_text = plural(self.gap_count, "gap") + (", the first" if self.gap_count > 1 else "")
         return (
             f"{_format_share(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no "
-            f"bucket: {count} from {tuple(first)} to {tuple(last)}"
+            f"bucket: {gaps_text} from {tuple(first)} to {tuple(last)}"
         )
 
 
@@ -145,16 +145,16 @@ class GapStarts:
     """A counter of the shapes at which gaps begin. It stores the smallest MAX_GAPS of these shapes."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.gap_count = 0
         self.smallest: list[Bucket] = []
-        self.least_blocks: int | None = None
+        self.min_blocks: int | None = None
         """The fewest blocks of all added shapes, not only of the kept ones; None before the first."""
 
-    def add(self, first: Bucket) -> None:
+    def add(self, shape: Bucket) -> None:
         """Count a gap that begins at this shape."""
-        self.count += 1
-        self.least_blocks = first.num_blocks if self.least_blocks is None else min(self.least_blocks, first.num_blocks)
-        insort(self.smallest, first)
+        self.gap_count += 1
+        self.min_blocks = shape.num_blocks if self.min_blocks is None else min(self.min_blocks, shape.num_blocks)
+        insort(self.smallest, shape)
         del self.smallest[MAX_GAPS:]
 
 
@@ -170,18 +170,18 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     `buckets` are in plan order. Each prompt is counted as a batch of one, because an engine puts several prompts into
     one batch only if a bucket holds them.
     """
-    firsts = GapStarts()
+    gap_starts = GapStarts()
     # There is only one level, because a bucket of any batch size holds a single prompt.
     [(level, corners)] = inner_corners(coverage_levels(buckets, 1))
-    for first in corners:
-        if _is_admissible_prompt(first, limits):
-            firsts.add(first)
+    for corner in corners:
+        if _is_admissible_prompt(corner, limits):
+            gap_starts.add(corner)
     return PhaseCoverage(
         phase=BucketPhase.PROMPT,
         shapes=_count_missing_prompts((), limits),
         missing=_count_missing_prompts(level.stairs, limits),
-        gap_count=firsts.count,
-        gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
+        gap_count=gap_starts.gap_count,
+        gaps=tuple(_prompt_gap(corner, limits) for corner in gap_starts.smallest),
     )
 
 
@@ -193,31 +193,31 @@ def _is_admissible_prompt(shape: Bucket, limits: Limits) -> bool:
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
     """Return the gap that begins at a corner. It ends at the longest query and the most context that fit the corner."""
-    room = most_prompt_tokens(limits) - first.num_blocks * limits.block_size
-    return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_for_query(limits, first.query_len)))
+    max_query = most_prompt_tokens(limits) - first.num_blocks * limits.block_size
+    return Gap(first, Bucket(1, min(limits.longest_query, max_query), most_context_for_query(limits, first.query_len)))
 
 
 def _count_missing_prompts(stairs: Stairs, limits: Limits) -> int:
     """Count the admissible prompts outside a staircase, as a sum over the queries between two steps."""
-    longest, ascending = limits.longest_query, stairs[::-1]
-    tops = [*(min(query, longest) for query, _ in ascending), longest]
-    held = [*(blocks for _, blocks in ascending), -1]
+    longest, ascending_stairs = limits.longest_query, stairs[::-1]
+    tops = [*(min(query, longest) for query, _ in ascending_stairs), longest]
+    covered_blocks = [*(blocks for _, blocks in ascending_stairs), -1]
     return sum(
         _count_queries_above(low, top, start + 1, most_context_for_query(limits, 1), limits)
-        for low, top, start in zip([0, *tops], tops, held, strict=False)
+        for low, top, start in zip([0, *tops], tops, covered_blocks, strict=False)
     )
 
 
 def _count_queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
     """Sum the queries above `query` that fit together with each context from `start` to `end`."""
-    length, block = most_prompt_tokens(limits), limits.block_size
+    max_tokens, block_size = most_prompt_tokens(limits), limits.block_size
     if longest <= query:
         return 0
-    end = min(end, (length - query - 1) // block)
-    flat_end = min(end, (length - longest) // block)
+    end = min(end, (max_tokens - query - 1) // block_size)
+    flat_end = min(end, (max_tokens - longest) // block_size)
     falling = max(start, flat_end + 1)
     flat, fall = max(0, flat_end - start + 1), max(0, end - falling + 1)
-    return flat * (longest - query) + fall * (length - query) - block * (falling + end) * fall // 2
+    return flat * (longest - query) + fall * (max_tokens - query) - block_size * (falling + end) * fall // 2
 
 
 def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> PhaseCoverage:
@@ -227,51 +227,52 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     """
     if limits.contiguous_paged_attention:
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
-    shapes = missing = 0
-    firsts = GapStarts()
+    shape_count = missing_count = 0
+    gap_starts = GapStarts()
     # Each staircase has one step, because each query has one token. So one pass handles all levels.
     for level in reversed(list(coverage_levels(buckets, limits.max_num_seqs))):
-        held = level.stairs[0][1] if level.stairs else 0
-        for size in range(level.low, min(level.high, kv_blocks) + 1):
-            most = most_decode_blocks(size, limits, kv_blocks)
-            shapes += most - size + 1
-            missing += max(0, most - max(held, size - 1))
-            if most > held and (firsts.least_blocks is None or max(held + 1, size) < firsts.least_blocks):
-                firsts.add(Bucket(size, 1, max(held + 1, size)))
-    largest = min(limits.max_num_seqs, kv_blocks)
-    last = Bucket(largest, 1, most_decode_blocks(largest, limits, kv_blocks))
-    gaps = tuple(Gap(first, last) for first in firsts.smallest)
-    return PhaseCoverage(BucketPhase.DECODE, shapes, missing, firsts.count, gaps)
+        covered_blocks = level.stairs[0][1] if level.stairs else 0
+        for batch_size in range(level.low, min(level.high, kv_blocks) + 1):
+            max_blocks = most_decode_blocks(batch_size, limits, kv_blocks)
+            shape_count += max_blocks - batch_size + 1
+            missing_count += max(0, max_blocks - max(covered_blocks, batch_size - 1))
+            first_missing = max(covered_blocks + 1, batch_size)
+            if max_blocks > covered_blocks and (gap_starts.min_blocks is None or first_missing < gap_starts.min_blocks):
+                gap_starts.add(Bucket(batch_size, 1, first_missing))
+    max_sequences = min(limits.max_num_seqs, kv_blocks)
+    last = Bucket(max_sequences, 1, most_decode_blocks(max_sequences, limits, kv_blocks))
+    gaps = tuple(Gap(first, last) for first in gap_starts.smallest)
+    return PhaseCoverage(BucketPhase.DECODE, shape_count, missing_count, gap_starts.gap_count, gaps)
 
 
-def _contiguous_coverage(buckets: Sequence[Bucket], most: int, kv_blocks: int) -> PhaseCoverage:
-    """Return the decode batches of up to `most` sequences for which the two lookups of vllm-gaudi find no bucket.
+def _contiguous_coverage(buckets: Sequence[Bucket], max_sequences: int, kv_blocks: int) -> PhaseCoverage:
+    """Return decode batches of at most `max_sequences` sequences for which both lookups of vllm-gaudi find no bucket.
 
     The first lookup finds the batch size by the blocks of the sequences. The second lookup finds the blocks by the
     highest block in use. The second bucket may have a larger batch size, but only its blocks are used. So the buckets
     of the first batch size that holds the sequences must also hold the highest block.
     """
     rows = [
-        (size, max(each.num_blocks for each in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))
+        (size, max(bucket.num_blocks for bucket in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))
     ]
-    shapes = missing = at = 0
+    shape_count = missing_count = row_index = 0
     gaps: list[Gap] = []
-    before: int | None = None
-    for size in range(1, most + 1):
+    previous_blocks: int | None = None
+    for size in range(1, max_sequences + 1):
         # Sizes increase, so a row that is too small for this size is also too small for all later sizes.
-        while at < len(rows) and min(rows[at]) < size:
-            at += 1
-        held = rows[at][1] if at < len(rows) else 0
-        shapes += kv_blocks - size + 1
-        missing += max(0, kv_blocks - max(held, size - 1))
-        if held >= kv_blocks:
-            before = None
-        elif before == held:
+        while row_index < len(rows) and min(rows[row_index]) < size:
+            row_index += 1
+        covered_blocks = rows[row_index][1] if row_index < len(rows) else 0
+        shape_count += kv_blocks - size + 1
+        missing_count += max(0, kv_blocks - max(covered_blocks, size - 1))
+        if covered_blocks >= kv_blocks:
+            previous_blocks = None
+        elif previous_blocks == covered_blocks:
             gaps[-1] = Gap(gaps[-1].first, Bucket(size, 1, kv_blocks))
         else:
-            gaps.append(Gap(Bucket(size, 1, max(held + 1, size)), Bucket(size, 1, kv_blocks)))
-            before = held
-    return PhaseCoverage(BucketPhase.DECODE, shapes, missing, len(gaps), tuple(gaps[:MAX_GAPS]))
+            gaps.append(Gap(Bucket(size, 1, max(covered_blocks + 1, size)), Bucket(size, 1, kv_blocks)))
+            previous_blocks = covered_blocks
+    return PhaseCoverage(BucketPhase.DECODE, shape_count, missing_count, len(gaps), tuple(gaps[:MAX_GAPS]))
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class PlanCoverage:
 
     def describe_phases(self) -> tuple[str, ...]:
         """Return one clause for each phase with gaps, without a period."""
-        return tuple(found for phase in (self.prompt, self.decode) if (found := phase.describe_gaps()))
+        return tuple(clause for phase in (self.prompt, self.decode) if (clause := phase.describe_gaps()))
 
     def describe_gaps(self) -> str | None:
         """Describe all gaps in one sentence without a period; None if every admissible batch has a bucket."""

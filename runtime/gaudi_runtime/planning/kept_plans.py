@@ -20,17 +20,17 @@ MOST_BYTES = 64 * 2**20
 """The size of the cache: one plan with the most buckets, or hundreds of common plans."""
 
 Key = tuple[BucketPolicy, Limits, int]
-Found = BucketPlan | tuple[str, ...]
+PlanOrError = BucketPlan | tuple[str, ...]
 """A plan, or the arguments of PlanImpossible. The exception itself would keep the planner's memory alive."""
 
 
 class PlanCache:
-    """A cache of plans that `make` creates, up to `most_bytes`. The least recently used plan is evicted first."""
+    """A cache of plans that `make` creates, up to `max_bytes`. The least recently used plan is evicted first."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES, make: Callable[..., BucketPlan] = make_plan) -> None:
-        self._most_bytes, self._make = most_bytes, make
-        self._bytes = 0
-        self._kept: OrderedDict[Key, tuple[Found, int]] = OrderedDict()
+    def __init__(self, max_bytes: int = MOST_BYTES, make: Callable[..., BucketPlan] = make_plan) -> None:
+        self._max_bytes, self._make = max_bytes, make
+        self._total_bytes = 0
+        self._entries: OrderedDict[Key, tuple[PlanOrError, int]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
@@ -39,34 +39,34 @@ class PlanCache:
         # The lock allows one plan at a time. Concurrent plans would not finish sooner, and each plan would need its
         # memory at the same time.
         with self._lock:
-            if key not in self._kept:
+            if key not in self._entries:
                 self._store(key, self._plan_or_error(key))
-            self._kept.move_to_end(key)
-            found, _ = self._kept[key]
-        if isinstance(found, tuple):
-            raise PlanImpossible(*found)
-        return found
+            self._entries.move_to_end(key)
+            plan_or_error, _ = self._entries[key]
+        if isinstance(plan_or_error, tuple):
+            raise PlanImpossible(*plan_or_error)
+        return plan_or_error
 
-    def _plan_or_error(self, key: Key) -> Found:
+    def _plan_or_error(self, key: Key) -> PlanOrError:
         try:
             return self._make(*key)
         except PlanImpossible as error:
             return error.args
 
-    def _store(self, key: Key, found: Found) -> None:
-        size = _estimate_bytes(found, key[0])
-        self._kept[key] = found, size
-        self._bytes += size
+    def _store(self, key: Key, plan_or_error: PlanOrError) -> None:
+        entry_bytes = _estimate_bytes(plan_or_error, key[0])
+        self._entries[key] = plan_or_error, entry_bytes
+        self._total_bytes += entry_bytes
         # The newest plan stays in the cache even if this plan alone exceeds the limit.
-        while self._bytes > self._most_bytes and len(self._kept) > 1:
-            _, (_, freed) = self._kept.popitem(last=False)
-            self._bytes -= freed
+        while self._total_bytes > self._max_bytes and len(self._entries) > 1:
+            _, (_, freed_bytes) = self._entries.popitem(last=False)
+            self._total_bytes -= freed_bytes
 
 
-def _estimate_bytes(found: Found, policy: BucketPolicy) -> int:
-    buckets = 0 if isinstance(found, tuple) else len(found.prompt) + len(found.decode)
+def _estimate_bytes(plan_or_error: PlanOrError, policy: BucketPolicy) -> int:
+    bucket_count = 0 if isinstance(plan_or_error, tuple) else len(plan_or_error.prompt) + len(plan_or_error.decode)
     texts = policy.file, policy.optimal and policy.optimal.traffic
-    return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * buckets
+    return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * bucket_count
 
 
 kept_plan = PlanCache().get

@@ -19,35 +19,35 @@ from gaudi_runtime.planning.ranges import Range, ceil_log2, geometric_points, ne
 
 def plan_1_22(limits: Limits, kv_blocks: int) -> BucketPlan:
     """Make the exponential plan of Gaudi software 1.22. Raises PlanImpossible if a phase is empty."""
-    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
-    _filter_prompt_ranges(prompt, limits)
-    _filter_decode_ranges(decode, limits, kv_blocks)
-    return plan_from_filters(prompt, decode)
+    prompt_filter, decode_filter = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
+    _filter_prompt_ranges(prompt_filter, limits)
+    _filter_decode_ranges(decode_filter, limits, kv_blocks)
+    return plan_from_filters(prompt_filter, decode_filter)
 
 
-def _filter_prompt_ranges(sieve: BucketFilter, limits: Limits) -> None:
-    block, longest = limits.block_size, limits.max_model_len
-    batches = _batch_sizes(limits.max_num_prefill_seqs, limits)
-    queries = _fill_range(Range(block, block, longest, ceil_log2(longest) + 1), limits)
-    for batch_size, query in product(batches, queries):
-        asked = (longest - query) // block + 1 if limits.prefix_caching else 1
-        tokens = limits.max_num_batched_tokens // batch_size
-        fitting = min(asked, max(0, (tokens - query) // block + 1))
-        for context in range(fitting):
-            sieve.keep(Bucket(batch_size, query, context))
-        if fitting < asked:
-            sieve.drop(DropRule.OVER_BUDGET_WITH_CONTEXT, asked - fitting)
+def _filter_prompt_ranges(bucket_filter: BucketFilter, limits: Limits) -> None:
+    block_size, max_model_len = limits.block_size, limits.max_model_len
+    batch_sizes = _batch_sizes(limits.max_num_prefill_seqs, limits)
+    query_lens = _fill_range(Range(block_size, block_size, max_model_len, ceil_log2(max_model_len) + 1), limits)
+    for batch_size, query_len in product(batch_sizes, query_lens):
+        context_count = (max_model_len - query_len) // block_size + 1 if limits.prefix_caching else 1
+        sequence_tokens = limits.max_num_batched_tokens // batch_size
+        fitting_count = min(context_count, max(0, (sequence_tokens - query_len) // block_size + 1))
+        for context in range(fitting_count):
+            bucket_filter.keep(Bucket(batch_size, query_len, context))
+        if fitting_count < context_count:
+            bucket_filter.drop(DropRule.OVER_BUDGET_WITH_CONTEXT, context_count - fitting_count)
 
 
-def _filter_decode_ranges(sieve: BucketFilter, limits: Limits, kv_blocks: int) -> None:
-    block = limits.block_size
-    blocks = _fill_range(Range(block, block, kv_blocks, ceil_log2(kv_blocks) + 1), limits)
-    for batch_size, count in product(_batch_sizes(limits.max_num_seqs, limits), blocks):
-        sieve.keep(Bucket(batch_size, 1, count))
+def _filter_decode_ranges(bucket_filter: BucketFilter, limits: Limits, kv_blocks: int) -> None:
+    block_size = limits.block_size
+    block_counts = _fill_range(Range(block_size, block_size, kv_blocks, ceil_log2(kv_blocks) + 1), limits)
+    for batch_size, num_blocks in product(_batch_sizes(limits.max_num_seqs, limits), block_counts):
+        bucket_filter.keep(Bucket(batch_size, 1, num_blocks))
 
 
-def _batch_sizes(most: int, limits: Limits) -> list[int]:
-    return _fill_range(Range(1, 1, most, ceil_log2(most) + 1), limits)
+def _batch_sizes(max_size: int, limits: Limits) -> list[int]:
+    return _fill_range(Range(1, 1, max_size, ceil_log2(max_size) + 1), limits)
 
 
 def _fill_range(r: Range, limits: Limits) -> list[int]:
@@ -62,54 +62,54 @@ def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_
     if limit <= 1:
         return [maximum]
     points = geometric_points(minimum, maximum, limit)
-    free = set(range(next_multiple(minimum, step), maximum + 1, step))
+    unused_values = set(range(next_multiple(minimum, step), maximum + 1, step))
     values: set[int] = set()
     for position, point in enumerate(points):
-        last = position == limit - 1
-        value = maximum if last and ends_exact else next_multiple(point, step)
+        is_last = position == limit - 1
+        value = maximum if is_last and ends_exact else next_multiple(point, step)
         # If rounding maps two points to the same value, the nearest unused multiple is used. Otherwise the range would
         # have fewer than `limit` values.
-        if value in values and free:
-            value = min(free, key=lambda candidate: (abs(candidate - point), candidate))
+        if value in values and unused_values:
+            value = min(unused_values, key=lambda candidate: (abs(candidate - point), candidate))
         values.add(value)
-        free.discard(value)
+        unused_values.discard(value)
     return sorted(values)
 
 
 class UnifiedBucket(NamedTuple):
     """A padded mixed batch of old releases: tokens, shared KV blocks, unshared KV blocks, and causal 0 or 1."""
 
-    query: int
-    shared: int
-    unique: int
+    query_len: int
+    shared_blocks: int
+    unique_blocks: int
     causal: int
 
 
 def plan_unified(limits: Limits, kv_blocks: int) -> tuple[UnifiedBucket, ...]:
     """Return all unified buckets of old releases, sorted and distinct, on a device with `kv_blocks` KV blocks."""
-    seqs = limits.max_num_seqs
-    queries = unified_values(limits.block_size, seqs, limits.max_num_batched_tokens)
-    shared = unified_values(0, seqs, limits.max_model_len // limits.block_size * seqs)
-    unique = unified_values(0, seqs, kv_blocks)
-    candidates = (UnifiedBucket(*values) for values in product(queries, shared, unique, (0, 1)))
-    return tuple(bucket for bucket in candidates if bucket.query > 0 and _is_possible(bucket, limits))
+    max_seqs = limits.max_num_seqs
+    queries = unified_values(limits.block_size, max_seqs, limits.max_num_batched_tokens)
+    shared_blocks = unified_values(0, max_seqs, limits.max_model_len // limits.block_size * max_seqs)
+    unique_blocks = unified_values(0, max_seqs, kv_blocks)
+    candidates = (UnifiedBucket(*values) for values in product(queries, shared_blocks, unique_blocks, (0, 1)))
+    return tuple(bucket for bucket in candidates if bucket.query_len > 0 and _is_possible(bucket, limits))
 
 
 def _is_possible(bucket: UnifiedBucket, limits: Limits) -> bool:
     """Return True if such a batch can occur while no sequence references more than its model length."""
-    query, shared, unique, causal = bucket
-    tokens = shared * limits.block_size
+    query_len, shared_blocks, unique_blocks, causal = bucket
+    shared_tokens = shared_blocks * limits.block_size
     if causal:
-        return tokens // min(limits.max_num_seqs, query) <= limits.max_model_len
-    if query > limits.max_num_seqs or shared + unique == 0:
+        return shared_tokens // min(limits.max_num_seqs, query_len) <= limits.max_model_len
+    if query_len > limits.max_num_seqs or shared_blocks + unique_blocks == 0:
         return False
-    return shared == 0 or (query > 1 and tokens // (query // 2) <= limits.max_model_len)
+    return shared_blocks == 0 or (query_len > 1 and shared_tokens // (query_len // 2) <= limits.max_model_len)
 
 
-def unified_values(minimum: int, turning: int, maximum: int) -> list[int]:
+def unified_values(minimum: int, turning_point: int, maximum: int) -> list[int]:
     """Return the values of unified buckets in old releases, and 0 if `minimum` is 0.
 
-    The values are a quarter, a half and the whole of `turning` and of `maximum` (log 001).
+    The values are a quarter, a half and the whole of `turning_point` and of `maximum` (log 001).
     """
-    points = {point // part for point in (turning, maximum) for part in (4, 2, 1)}
+    points = {point // divisor for point in (turning_point, maximum) for divisor in (4, 2, 1)}
     return sorted(points | ({0} if minimum == 0 else set()))

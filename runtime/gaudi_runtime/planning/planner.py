@@ -38,12 +38,12 @@ def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -
     if blocks.decode_size == blocks.size:
         return add_verification_buckets(plan, blocks.adjust_limits(limits), policy, MAX_BUCKETS)
     # Prompt and decode are planned separately here. So a budget of strategy `Optimal` applies to each phase separately.
-    decode = _plan_by_strategy(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
+    decode_plan = _plan_by_strategy(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
-        *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
-        *(each for each in decode.dropped if each.phase is BucketPhase.DECODE),
+        *(entry for entry in plan.dropped if entry.phase is BucketPhase.PROMPT),
+        *(entry for entry in decode_plan.dropped if entry.phase is BucketPhase.DECODE),
     )
-    return BucketPlan(prompt=plan.prompt, decode=decode.decode, warnings=plan.warnings, dropped=dropped)
+    return BucketPlan(prompt=plan.prompt, decode=decode_plan.decode, warnings=plan.warnings, dropped=dropped)
 
 
 def _plan_by_strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
@@ -68,9 +68,9 @@ def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> in
         values = plan_values(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
     except PlanImpossible:
         return 0
-    prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
-    decode = len(values.decode_batch) * len(values.decode_blocks)
-    return sum(count for count in (prompt, decode) if count <= MAX_CANDIDATES)
+    prompt_count = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
+    decode_count = len(values.decode_batch) * len(values.decode_blocks)
+    return sum(count for count in (prompt_count, decode_count) if count <= MAX_CANDIDATES)
 
 
 def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
@@ -81,12 +81,12 @@ def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, wa
     def make_exponential_plan() -> BucketPlan:
         return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, blocks)
 
-    buckets, more = optimal_buckets(policy, limits, blocks.count, make_exponential_plan)
-    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
-    for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
+    buckets, optimal_warnings = optimal_buckets(policy, limits, blocks.count, make_exponential_plan)
+    prompt_filter, decode_filter = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
+    for bucket_filter, phase in ((prompt_filter, BucketPhase.PROMPT), (decode_filter, BucketPhase.DECODE)):
         for bucket in buckets[phase]:
-            sieve.keep(_round_query_up(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
-    return plan_from_filters(prompt, decode, [*warnings, *more])
+            bucket_filter.keep(_round_query_up(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
+    return plan_from_filters(prompt_filter, decode_filter, [*warnings, *optimal_warnings])
 
 
 def _round_query_up(bucket: Bucket, step: int) -> Bucket:
@@ -137,10 +137,10 @@ _EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)
 
 def check_candidate_count(phase: BucketPhase, *dimensions: Sized) -> None:
     """Raise PlanImpossible if the ranges have more combinations than can be warmed up."""
-    candidates = prod(len(values) for values in dimensions)
-    if candidates > MAX_CANDIDATES:
+    candidate_count = prod(len(values) for values in dimensions)
+    if candidate_count > MAX_CANDIDATES:
         raise PlanImpossible(
-            f"the {phase} ranges combine to {candidates} buckets, but at most {MAX_CANDIDATES} are allowed. "
+            f"the {phase} ranges combine to {candidate_count} buckets, but at most {MAX_CANDIDATES} are allowed. "
             f"Choose larger steps in bucketing.{phase}, or another strategy"
         )
 
@@ -151,13 +151,13 @@ class BucketFilter:
     def __init__(self, phase: BucketPhase) -> None:
         self._phase = phase
         # A dict keeps the order of its keys, so sorting the buckets of a sorted input takes almost no time.
-        self._kept: dict[Bucket, None] = {}
-        self._dropped: Counter[DropRule] = Counter()
+        self._kept_buckets: dict[Bucket, None] = {}
+        self._drop_counts: Counter[DropRule] = Counter()
 
     def keep(self, bucket: Bucket) -> None:
         """Keep a bucket that broke no rule. Raises PlanImpossible if the plan becomes too large."""
-        self._kept[bucket] = None
-        if len(self._kept) > MAX_BUCKETS:
+        self._kept_buckets[bucket] = None
+        if len(self._kept_buckets) > MAX_BUCKETS:
             raise PlanImpossible(
                 f"the plan has more than {MAX_BUCKETS} {self._phase} buckets. Choose larger steps "
                 f"in bucketing.{self._phase}, or another strategy"
@@ -165,23 +165,23 @@ class BucketFilter:
 
     def drop(self, rule: DropRule, count: int = 1) -> None:
         """Count buckets that broke a rule."""
-        self._dropped[rule] += count
+        self._drop_counts[rule] += count
 
     def buckets(self) -> tuple[Bucket, ...]:
         """Return the kept buckets, sorted. Raises PlanImpossible that names the rules if no bucket is left."""
-        if not self._kept:
+        if not self._kept_buckets:
             raise PlanImpossible(self._why_empty())
-        return tuple(sorted(self._kept))
+        return tuple(sorted(self._kept_buckets))
 
     def dropped_by_rule(self) -> tuple[DroppedBuckets, ...]:
         """Return the number of dropped buckets for each rule, largest number first."""
-        return tuple(DroppedBuckets(self._phase, rule, count) for rule, count in self._dropped.most_common())
+        return tuple(DroppedBuckets(self._phase, rule, count) for rule, count in self._drop_counts.most_common())
 
     def _why_empty(self) -> str:
-        if not self._dropped:
+        if not self._drop_counts:
             # Only a bucket file can have no bucket of a phase. Ranges always have a bucket.
             return f"the bucket file has no {self._phase} bucket. Add a line such as {_EXAMPLES[self._phase]}"
-        reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
+        reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._drop_counts.most_common())
         return f"no {self._phase} bucket is left: {reasons}. Change bucketing.{self._phase} or raise the limit"
 
 
@@ -195,11 +195,11 @@ def plan_of_ranges(
     policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
 ) -> BucketPlan:
     """Plan the buckets of ranges: all combinations of their values that no rule drops. Raises PlanImpossible."""
-    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
+    prompt_filter, decode_filter = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
     values = plan_values(policy, limits, blocks)
-    _filter_prompt_ranges(prompt, values, limits, policy.prompt.context.max)
-    _filter_decode_ranges(decode, values, limits)
-    return plan_from_filters(prompt, decode, warnings)
+    _filter_prompt_ranges(prompt_filter, values, limits, policy.prompt.context.max)
+    _filter_decode_ranges(decode_filter, values, limits)
+    return plan_from_filters(prompt_filter, decode_filter, warnings)
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
@@ -211,7 +211,7 @@ def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> Buc
 
 
 def plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequence[str] = ()) -> BucketPlan:
-    """Make a plan from the buckets of both sieves. Raises PlanImpossible if a phase is empty."""
+    """Make a plan from the buckets of both filters. Raises PlanImpossible if a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
         decode=decode.buckets(),
@@ -221,89 +221,89 @@ def plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequ
 
 
 def _filter_prompt_ranges(
-    sieve: BucketFilter, values: Dimensions[list[int]], limits: Limits, context_cap: int | None
+    bucket_filter: BucketFilter, values: Dimensions[list[int]], limits: Limits, context_cap: int | None
 ) -> None:
     check_candidate_count(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
     for batch_size in values.prompt_batch:
-        contexts, shorter = values.prompt_context, 0
-        for query in values.prompt_query:
+        contexts, previous_query = values.prompt_context, 0
+        for query_len in values.prompt_query:
             if limits.gapless:
-                contexts = _gapless_contexts(values.prompt_context, shorter, limits, context_cap)
+                contexts = _gapless_contexts(values.prompt_context, previous_query, limits, context_cap)
             else:
                 # If the largest context cannot be reduced for this query, `_fit_context` keeps the contexts of the
                 # previous query.
-                contexts = _fit_context(contexts, query, limits, context_cap)
-            shorter = query
-            rule = violated_query_rule(limits, batch_size, query)
+                contexts = _fit_context(contexts, query_len, limits, context_cap)
+            previous_query = query_len
+            rule = violated_query_rule(limits, batch_size, query_len)
             # Count all contexts with one call, because this rule may drop millions of combinations.
             if rule:
-                sieve.drop(rule, len(contexts))
+                bucket_filter.drop(rule, len(contexts))
                 continue
             for context in contexts:
-                _filter_prompt_bucket(sieve, Bucket(batch_size, query, context), limits)
+                _filter_prompt_bucket(bucket_filter, Bucket(batch_size, query_len, context), limits)
 
 
-def _gapless_contexts(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
-    """Return the contexts of a query above `shorter` tokens: smaller values, then the most context of such a query."""
+def _gapless_contexts(contexts: list[int], previous: int, limits: Limits, cap: int | None) -> list[int]:
+    """Return the contexts of a query above `previous` tokens: smaller values, then the most context of such a query."""
     # The plugin's own rule counts only the whole blocks that remain after the padded query. With that rule, the
     # shortest queries of a bucket would have no bucket for their longest contexts.
-    most = most_context_for_query(limits, shorter + 1)
-    smaller = [each for each in values if each < most and (cap is None or each <= cap)]
-    # By the plugin's rule, `most` replaces the largest context. A single value is kept for prompts without context.
-    gives_way = cap is None and len(smaller) == len(values) > 1
-    return [*(smaller[:-1] if gives_way else smaller), most]
+    limit = most_context_for_query(limits, previous + 1)
+    smaller = [context for context in contexts if context < limit and (cap is None or context <= cap)]
+    # By the plugin's rule, `limit` replaces the largest context. A single value is kept for prompts without context.
+    replaces_largest = cap is None and len(smaller) == len(contexts) > 1
+    return [*(smaller[:-1] if replaces_largest else smaller), limit]
 
 
-def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
+def _fit_context(contexts: list[int], query_len: int, limits: Limits, cap: int | None) -> list[int]:
     """Reduce the largest context of a long model to the blocks that remain after the query."""
-    edge = (limits.max_model_len - query) // limits.block_size
-    long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
-    if not long or edge < 0 or (cap is not None and edge >= cap):
+    remaining_blocks = (limits.max_model_len - query_len) // limits.block_size
+    is_long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
+    if not is_long or remaining_blocks < 0 or (cap is not None and remaining_blocks >= cap):
         # The contexts of the previous query are kept, as in the public planner.
         return contexts
-    return [*contexts[:-1], edge]
+    return [*contexts[:-1], remaining_blocks]
 
 
-def _filter_prompt_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
+def _filter_prompt_bucket(bucket_filter: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
     rule = violated_prompt_rule(limits, *bucket)
     if rule:
-        sieve.drop(rule)
+        bucket_filter.drop(rule)
     else:
-        sieve.keep(bucket)
+        bucket_filter.keep(bucket)
     return rule
 
 
-def _filter_decode_ranges(sieve: BucketFilter, values: Dimensions[list[int]], limits: Limits) -> None:
+def _filter_decode_ranges(bucket_filter: BucketFilter, values: Dimensions[list[int]], limits: Limits) -> None:
     check_candidate_count(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
-    ascending = values.decode_blocks
+    block_counts = values.decode_blocks
     for batch_size in values.decode_batch:
         # All dropped combinations are counted in one step. Blocks are ascending, so the first blocks break the rule and
         # the last blocks are clamped.
         first = bisect_left(
-            ascending, True, key=lambda blocks: violated_decode_rule(limits, batch_size, blocks) is None
+            block_counts, True, key=lambda blocks: violated_decode_rule(limits, batch_size, blocks) is None
         )
         if first:
-            sieve.drop(DropRule.FEWER_BLOCKS_THAN_SEQUENCES, first)
-        clamped = bisect_left(ascending, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
-        for blocks in ascending[first : clamped + 1]:
-            sieve.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
+            bucket_filter.drop(DropRule.FEWER_BLOCKS_THAN_SEQUENCES, first)
+        last = bisect_left(block_counts, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
+        for blocks in block_counts[first : last + 1]:
+            bucket_filter.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
 
 
-def _filter_decode_bucket(sieve: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
+def _filter_decode_bucket(bucket_filter: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
     rule = violated_decode_rule(limits, bucket.batch_size, bucket.num_blocks)
     if rule:
-        sieve.drop(rule)
+        bucket_filter.drop(rule)
     else:
         blocks = clamp_blocks(limits, bucket.batch_size, bucket.num_blocks)
-        sieve.keep(bucket._replace(num_blocks=blocks))
+        bucket_filter.keep(bucket._replace(num_blocks=blocks))
     return rule
 
 
 def _filter_file(prompt: BucketFilter, decode: BucketFilter, text: str, limits: Limits) -> list[str]:
     """Filter the buckets of a file. Report every dropped bucket with its line and rule."""
     reports: list[str] = []
-    dropped = 0
-    for line, bucket in read_bucket_file(text):
+    dropped_count = 0
+    for line_number, bucket in read_bucket_file(text):
         is_decode = bucket.query_len == 1
         rule = (
             _filter_decode_bucket(decode, bucket, limits)
@@ -311,11 +311,11 @@ def _filter_file(prompt: BucketFilter, decode: BucketFilter, text: str, limits: 
             else _filter_prompt_bucket(prompt, bucket, limits)
         )
         if rule:
-            dropped += 1
-            if dropped <= MAX_FILE_WARNINGS:
-                reports.append(f"bucket file, line {line}: {tuple(bucket)} was dropped: {rule}")
-    if dropped > MAX_FILE_WARNINGS:
-        reports.append(f"bucket file: {dropped - MAX_FILE_WARNINGS} more buckets were dropped")
+            dropped_count += 1
+            if dropped_count <= MAX_FILE_WARNINGS:
+                reports.append(f"bucket file, line {line_number}: {tuple(bucket)} was dropped: {rule}")
+    if dropped_count > MAX_FILE_WARNINGS:
+        reports.append(f"bucket file: {dropped_count - MAX_FILE_WARNINGS} more buckets were dropped")
     return reports
 
 
@@ -325,9 +325,9 @@ def _check_step_count(plan: BucketPlan, limits: Limits) -> None:
     # more steps than buckets.
     levels = coverage_levels(plan.prompt, limits.max_num_prefill_seqs)
     if count_steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
-        sizes = len({bucket.batch_size for bucket in plan.prompt})
+        size_count = len({bucket.batch_size for bucket in plan.prompt})
         raise PlanImpossible(
-            f"the search for gaps between the buckets of {sizes} prompt batch sizes needs more than {MAX_STEPS} "
+            f"the search for gaps between the buckets of {size_count} prompt batch sizes needs more than {MAX_STEPS} "
             "steps. Use fewer batch sizes, or fewer buckets of the largest batch sizes",
             "bucketing.file",
         )

@@ -62,62 +62,62 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
     # Users cannot override these ranges, because the public planner reads no environment variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
-    context = _exponential_context(limits)
-    ceiling = kv_blocks if limits.contiguous_paged_attention else SHARED_BLOCKS * kv_blocks
-    useful = math.ceil(limits.max_model_len / block) * seqs
-    blocks = useful if not (bounded or limits.contiguous_paged_attention) else min(useful, ceiling)
+    max_context = _exponential_context(limits)
+    bound = kv_blocks if limits.contiguous_paged_attention else SHARED_BLOCKS * kv_blocks
+    useful_blocks = math.ceil(limits.max_model_len / block) * seqs
+    max_blocks = useful_blocks if not (bounded or limits.contiguous_paged_attention) else min(useful_blocks, bound)
     # If a range exceeds the bound, the public planner adds values, so that the distance between values stays the same.
-    more = ceil_log2(math.ceil(blocks / ceiling)) + 1 if blocks > ceiling else 0
+    extra_values = ceil_log2(math.ceil(max_blocks / bound)) + 1 if max_blocks > bound else 0
     return Dimensions(
         prompt_batch=Range(1, 2, prefills, ceil_log2(prefills) + 1),
         prompt_query=Range(block, block, tokens, ceil_log2(tokens)),
-        prompt_context=Range(0, 1, context, 2 if context == 1 else ceil_log2(context) + 1),
+        prompt_context=Range(0, 1, max_context, 2 if max_context == 1 else ceil_log2(max_context) + 1),
         decode_batch=Range(1, 2, seqs, ceil_log2(seqs) + 1),
-        decode_blocks=Range(1, seqs, blocks, ceil_log2(blocks) + 1 + more),
+        decode_blocks=Range(1, seqs, max_blocks, ceil_log2(max_blocks) + 1 + extra_values),
     )
 
 
 def _exponential_context(limits: Limits) -> int:
     """Return the largest context in blocks: the blocks that remain after the shortest query."""
-    long = limits.max_model_len >= LONG_MODEL_LEN
-    query = limits.max_num_batched_tokens if long else limits.block_size
-    return max(1, (limits.max_model_len - query) // limits.block_size)
+    is_long = limits.max_model_len >= LONG_MODEL_LEN
+    query_len = limits.max_num_batched_tokens if is_long else limits.block_size
+    return max(1, (limits.max_model_len - query_len) // limits.block_size)
 
 
 def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
     """Return the ranges of strategy `Linear`, with evenly spaced values. `policy` overrides every setting."""
-    block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
-    query = Range(block, block, limits.max_num_batched_tokens).override(policy.prompt.query)
+    block, model_len, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
+    query_range = Range(block, block, limits.max_num_batched_tokens).override(policy.prompt.query)
     # As in the public planner, this strategy rounds the blocks down. The padding-aware strategy rounds them up.
-    blocks = kv_blocks if limits.contiguous_paged_attention else max(length * seqs // block, block)
+    max_blocks = kv_blocks if limits.contiguous_paged_attention else max(model_len * seqs // block, block)
     return Dimensions(
         prompt_batch=Range(1, 1, limits.max_num_prefill_seqs).override(policy.prompt.batch_size),
-        prompt_query=query,
-        prompt_context=Range(0, 1, max(0, (length - query.min) // block)).override(policy.prompt.context),
+        prompt_query=query_range,
+        prompt_context=Range(0, 1, max(0, (model_len - query_range.min) // block)).override(policy.prompt.context),
         decode_batch=Range(1, 32, seqs).override(policy.decode.batch_size),
-        decode_blocks=_fit_decode_blocks(Range(1, block, blocks).override(policy.decode.blocks), limits, kv_blocks),
+        decode_blocks=_fit_decode_blocks(Range(1, block, max_blocks).override(policy.decode.blocks), limits, kv_blocks),
     )
 
 
 def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
     """Return the ranges of strategy `PaddingAware`, which limit the padding. `policy` overrides every setting."""
-    block, length, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
+    block, model_len, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     tokens, prefills = limits.max_num_batched_tokens, limits.max_num_prefill_seqs
-    query = _padded_range(block, block, tokens).override(policy.prompt.query)
-    context = max(0, math.ceil((length - query.min) / block))
-    most = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
-    blocks = _padded_range(block, block, most).override(policy.decode.blocks)
-    if blocks.min > kv_blocks:
+    query_range = _padded_range(block, block, tokens).override(policy.prompt.query)
+    max_context = max(0, math.ceil((model_len - query_range.min) / block))
+    max_blocks = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(model_len * seqs / block), block)
+    block_range = _padded_range(block, block, max_blocks).override(policy.decode.blocks)
+    if block_range.min > kv_blocks:
         # The minimum is derived from the blocks of the device, even if the maximum of the range is larger.
-        blocks = replace(blocks, min=max(1, kv_blocks - blocks.step))
+        block_range = replace(block_range, min=max(1, kv_blocks - block_range.step))
     return Dimensions(
         prompt_batch=_padded_range(1, 1, prefills).override(policy.prompt.batch_size),
-        prompt_query=query,
-        prompt_context=Range(0, 2, context, pad_max=math.ceil(tokens / block), pad_percent=25).override(
+        prompt_query=query_range,
+        prompt_context=Range(0, 2, max_context, pad_max=math.ceil(tokens / block), pad_percent=25).override(
             policy.prompt.context
         ),
         decode_batch=_padded_range(1, 2, seqs).override(policy.decode.batch_size),
-        decode_blocks=_fit_decode_blocks(blocks, limits, kv_blocks),
+        decode_blocks=_fit_decode_blocks(block_range, limits, kv_blocks),
     )
 
 
@@ -125,13 +125,13 @@ def _padded_range(minimum: int, step: int, maximum: int) -> Range:
     return Range(minimum, step, maximum, pad_max=math.ceil(maximum / 4), pad_percent=25)
 
 
-def _fit_decode_blocks(blocks: Range, limits: Limits, kv_blocks: int) -> Range:
+def _fit_decode_blocks(block_range: Range, limits: Limits, kv_blocks: int) -> Range:
     """Limit a range of decode blocks to the blocks of the device, and keep its minimum below its maximum."""
-    if limits.contiguous_paged_attention and blocks.max > kv_blocks:
-        blocks = replace(blocks, max=kv_blocks)
-    if blocks.min > blocks.max:
-        blocks = replace(blocks, min=max(1, blocks.max - blocks.step))
-    return blocks
+    if limits.contiguous_paged_attention and block_range.max > kv_blocks:
+        block_range = replace(block_range, max=kv_blocks)
+    if block_range.min > block_range.max:
+        block_range = replace(block_range, min=max(1, block_range.max - block_range.step))
+    return block_range
 
 
 _READ_BY = {
@@ -175,9 +175,9 @@ def _range_settings(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]
 def _used_settings(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     """Return the settings that have an effect in a strategy."""
     # Every ranged strategy limits the context by `max` if the model is long or the plan is gapless.
-    caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or bool(limits.gapless))
+    uses_max = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or bool(limits.gapless))
     if strategy is Strategy.EXPONENTIAL:
-        return {"max"} if caps else set()
+        return {"max"} if uses_max else set()
     return _READ_BY.get(strategy, set())
 
 
@@ -194,13 +194,13 @@ def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
     _check_count(minimum, step, maximum)
     if maximum == 0:
         return [0]
-    ramp = minimum or step
+    value = minimum or step
     values = {0} if minimum == 0 else set()
-    while ramp < step and ramp <= maximum:
-        values.add(ramp)
-        ramp *= 2
-    first = max(step, -(-minimum // step) * step)
-    values.update(range(first, maximum + 1, step))
+    while value < step and value <= maximum:
+        values.add(value)
+        value *= 2
+    first_multiple = max(step, -(-minimum // step) * step)
+    values.update(range(first_multiple, maximum + 1, step))
     return sorted(values)
 
 
@@ -212,12 +212,12 @@ def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> lis
     if limit <= 1:
         return [maximum]
     # If the minimum is 0 or 1, the progression starts at the step, and the minimum is added separately.
-    small = {minimum} if minimum <= 1 else set()
-    points = geometric_points(step if small else minimum, maximum, limit)
+    small_values = {minimum} if minimum <= 1 else set()
+    points = geometric_points(step if small_values else minimum, maximum, limit)
     values = {next_multiple(point, step) for point in points}
     if max(values) > maximum:
         values = (values - {max(values)}) | {maximum}
-    return sorted(values | small)
+    return sorted(values | small_values)
 
 
 def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
@@ -231,18 +231,18 @@ def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pa
     _check_count(minimum, step, maximum)
     pad_max = pad_max or maximum
     values = [minimum]
-    cursor = minimum
-    while cursor <= step:
-        cursor = max(1, values[-1] * 2)
-        if cursor > maximum:
+    value = minimum
+    while value <= step:
+        value = max(1, values[-1] * 2)
+        if value > maximum:
             break
-        values.append(cursor)
-    for current in range(cursor, maximum, step):
-        following = current + step
-        padding = following - values[-1] - 1
-        too_much = padding * 100 > pad_percent * following or padding > pad_max
-        if current > values[-1] and (too_much or current % pad_max == 0):
-            values.append(current)
+        values.append(value)
+    for candidate in range(value, maximum, step):
+        next_candidate = candidate + step
+        padding = next_candidate - values[-1] - 1
+        pads_too_much = padding * 100 > pad_percent * next_candidate or padding > pad_max
+        if candidate > values[-1] and (pads_too_much or candidate % pad_max == 0):
+            values.append(candidate)
     return values if values[-1] == maximum else [*values, maximum]
 
 
@@ -278,37 +278,37 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
 
     Raises PlanImpossible that names the dimension with contradictory settings.
     """
-    chosen, values_of = _ranges_of_strategy(policy, limits, device)
-    query = _range_values("prompt.query", chosen.prompt_query, values_of)
-    batch = _range_values("decode.batchSize", chosen.decode_batch, values_of)
-    context = [0]
+    ranges, values_of = _ranges_of_strategy(policy, limits, device)
+    queries = _range_values("prompt.query", ranges.prompt_query, values_of)
+    batch_sizes = _range_values("decode.batchSize", ranges.decode_batch, values_of)
+    contexts = [0]
     if limits.has_context:
-        context = _range_values("prompt.context", chosen.prompt_context, values_of)
-    blocks = _range_values("decode.blocks", chosen.decode_blocks, values_of)
+        contexts = _range_values("prompt.context", ranges.prompt_context, values_of)
+    block_counts = _range_values("decode.blocks", ranges.decode_blocks, values_of)
     # With contiguous attention, a batch reads all blocks up to the highest block in use. So at least one bucket must
     # have all blocks.
-    if limits.contiguous_paged_attention and max(blocks, default=0) < device.count:
-        blocks = [*blocks, device.count]
+    if limits.contiguous_paged_attention and max(block_counts, default=0) < device.count:
+        block_counts = [*block_counts, device.count]
     if limits.gapless:
         sequences = min(limits.max_num_seqs, device.count)
-        query, batch = _end_values_at(limits.longest_query, query), _end_values_at(sequences, batch)
-        most = _most_blocks(sequences, limits, device)
+        queries, batch_sizes = _end_values_at(limits.longest_query, queries), _end_values_at(sequences, batch_sizes)
+        max_blocks = _most_blocks(sequences, limits, device)
         # Values larger than the limit are kept, as in the plugin's own plan.
-        blocks = blocks if max(blocks, default=0) >= most else [*blocks, most]
+        block_counts = block_counts if max(block_counts, default=0) >= max_blocks else [*block_counts, max_blocks]
     return Dimensions(
         prompt_batch=[1]
         if limits.steps_by_tokens
-        else _range_values("prompt.batchSize", chosen.prompt_batch, values_of),
-        prompt_query=sorted({next_multiple(each, device.query_step) for each in query}),
-        prompt_context=context,
-        decode_batch=batch,
-        decode_blocks=blocks,
+        else _range_values("prompt.batchSize", ranges.prompt_batch, values_of),
+        prompt_query=sorted({next_multiple(value, device.query_step) for value in queries}),
+        prompt_context=contexts,
+        decode_batch=batch_sizes,
+        decode_blocks=block_counts,
     )
 
 
-def _end_values_at(most: int, values: list[int]) -> list[int]:
-    """Return the values below `most`, followed by `most`."""
-    return [*(each for each in values if each < most), most]
+def _end_values_at(maximum: int, values: list[int]) -> list[int]:
+    """Return the values below `maximum`, followed by `maximum`."""
+    return [*(value for value in values if value < maximum), maximum]
 
 
 def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
@@ -319,34 +319,34 @@ def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
 
 
 def _ranges_of_strategy(
-    policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks
+    policy: BucketPolicy, limits: Limits, device: DeviceBlocks
 ) -> tuple[Dimensions[Range], ValuesOf]:
     match policy.strategy:
         case Strategy.LINEAR:
-            return linear_ranges(policy, limits, blocks.count), lambda r: linear_values(r.min, r.step, r.max)
+            return linear_ranges(policy, limits, device.count), lambda r: linear_values(r.min, r.step, r.max)
         case Strategy.PADDING_AWARE:
             return (
-                padding_aware_ranges(policy, limits, blocks.count),
+                padding_aware_ranges(policy, limits, device.count),
                 lambda r: padding_aware_values(r.min, r.step, r.max, r.pad_max, r.pad_percent),
             )
         case Strategy.EXPONENTIAL:
             return (
-                exponential_ranges(limits, blocks.count, bounded=blocks.bounded),
+                exponential_ranges(limits, device.count, bounded=device.bounded),
                 lambda r: exponential_values(r.min, r.step, r.max, r.limit),
             )
-    *most, last = (spec_spelling(each) for each in Strategy if each is not Strategy.UNIFIED)
+    *names, last = (spec_spelling(strategy) for strategy in Strategy if strategy is not Strategy.UNIFIED)
     raise PlanImpossible(
         f"strategy {spec_spelling(policy.strategy)} cannot plan separate buckets for prompt and decode. "
-        f"Choose {', '.join(most)} or {last}",
+        f"Choose {', '.join(names)} or {last}",
         "bucketing.strategy",
     )
 
 
-def _range_values(dimension: str, r: Range, values_of: ValuesOf) -> list[int]:
+def _range_values(dimension: str, value_range: Range, values_of: ValuesOf) -> list[int]:
     try:
         # Only the context of a prompt may be 0.
-        if r.min < 1 and dimension != "prompt.context":
-            raise ValueError(f"min is {r.min}, but must be at least 1")
-        return values_of(r)
+        if value_range.min < 1 and dimension != "prompt.context":
+            raise ValueError(f"min is {value_range.min}, but must be at least 1")
+        return values_of(value_range)
     except ValueError as error:
         raise PlanImpossible(str(error), f"bucketing.{dimension}") from error

@@ -14,12 +14,12 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettin
 from gaudi_runtime.errors import PlanImpossible
 
 
-def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPolicy, most: int) -> BucketPlan:
+def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPolicy, max_buckets: int) -> BucketPlan:
     """Return the plan with additional decode buckets for all steps that verify drafts.
 
-    Without speculative decoding, the plan is unchanged. Raises PlanImpossible for more than `most` decode buckets, and
-    for strategy `Optimal` with traffic or a budget. Such a plan is not possible, because a histogram has the rows of
-    drafts but not their sequences, and each bucket of the plan adds further buckets.
+    Without speculative decoding, the plan is unchanged. Raises PlanImpossible for more than `max_buckets` decode
+    buckets, and for strategy `Optimal` with traffic or a budget. Such a plan is not possible, because a histogram has
+    the rows of drafts but not their sequences, and each bucket of the plan adds further buckets.
     """
     if limits.draft_tokens is None:
         return plan
@@ -28,16 +28,16 @@ def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPol
             "with speculative decoding, strategy Optimal supports neither traffic nor a budget. Remove this field",
             "bucketing.optimal",
         )
-    decode = {
+    decode_buckets = {
         *plan.decode,
-        *(each for seed in plan.decode for each in verification_buckets(seed, limits.draft_tokens, limits)),
+        *(bucket for seed in plan.decode for bucket in verification_buckets(seed, limits.draft_tokens, limits)),
     }
-    if len(decode) > most:
+    if len(decode_buckets) > max_buckets:
         raise PlanImpossible(
-            f"with {limits.draft_tokens} draft tokens, the plan has more than {most} decode buckets. Choose larger "
-            "steps in bucketing.decode"
+            f"with {limits.draft_tokens} draft tokens, the plan has more than {max_buckets} decode buckets. Choose "
+            "larger steps in bucketing.decode"
         )
-    return replace(plan, decode=tuple(sorted(decode)), seeds=plan.decode)
+    return replace(plan, decode=tuple(sorted(decode_buckets)), seeds=plan.decode)
 
 
 def verification_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
@@ -45,5 +45,5 @@ def verification_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Buck
     rows = seed.batch_size * (1 + drafts)
     # Attention reads the blocks of a sequence once for each token. If a batch has few blocks, a smaller bucket needs
     # less padding.
-    blocks = [*([seed.num_blocks] if rows <= seed.num_blocks else []), seed.num_blocks * (1 + drafts)]
-    return [Bucket(rows, 1, clamp_blocks(limits, rows, each)) for each in blocks]
+    block_counts = [*([seed.num_blocks] if rows <= seed.num_blocks else []), seed.num_blocks * (1 + drafts)]
+    return [Bucket(rows, 1, clamp_blocks(limits, rows, num_blocks)) for num_blocks in block_counts]

@@ -25,9 +25,9 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
 
 def usable_memory(limit_file: Path = MEMORY_LIMIT) -> int:
     """Return the memory limit of this container in bytes. `limit_file` is the file memory.max."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = limit_file.read_text().strip()
     except OSError:
-        return total
-    return total if limit == "max" else min(total, int(limit))
+        return total_bytes
+    return total_bytes if limit == "max" else min(total_bytes, int(limit))

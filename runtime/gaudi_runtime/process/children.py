@@ -13,13 +13,13 @@ def measure_activity() -> tuple[int, int]:
     The second number is the sum of processor time in seconds, used memory in mebibytes and reads in mebibytes.
     """
     # Count memory and reads too, because a process that loads weights may use very little processor time.
-    work, count = 0, 0
+    activity, child_count = 0, 0
     for child in descendants():
         with contextlib.suppress(psutil.Error):
-            times, memory, moved = child.cpu_times(), child.memory_info(), child.io_counters()
-            work += int(times.user + times.system) + (memory.rss + moved.read_chars) // 2**20
-            count += 1
-    return count, work
+            times, memory, io_counters = child.cpu_times(), child.memory_info(), child.io_counters()
+            activity += int(times.user + times.system) + (memory.rss + io_counters.read_chars) // 2**20
+            child_count += 1
+    return child_count, activity
 
 
 def descendants() -> list[psutil.Process]:
@@ -30,8 +30,8 @@ def descendants() -> list[psutil.Process]:
 def end_children() -> None:
     """Kill all descendants of this process and wait until they have ended."""
     # Kill all descendants. If only vLLM's core is killed, its workers keep running and keep their memory allocated.
-    doomed = descendants()
-    for child in doomed:
+    children = descendants()
+    for child in children:
         with contextlib.suppress(psutil.Error):
             child.kill()
-    psutil.wait_procs(doomed, timeout=END_SECONDS)
+    psutil.wait_procs(children, timeout=END_SECONDS)

@@ -42,12 +42,12 @@ def exit_with_error(error: RuntimeStartError) -> NoReturn:
 @contextlib.asynccontextmanager
 async def watch_for_loss(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
     """Exit this process if `until_lost` returns an error while the block runs. None disables the watch."""
-    watching = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
+    watch_task = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:
         yield
     finally:
-        if watching:
-            watching.cancel()
+        if watch_task:
+            watch_task.cancel()
 
 
 async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:

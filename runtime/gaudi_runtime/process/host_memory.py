@@ -14,24 +14,24 @@ log = logging.getLogger(__name__)
 
 def host_memory() -> int:
     """Return the resident memory of this process and its children, in bytes. Shared memory counts in each process."""
-    here = psutil.Process()
-    total = 0
-    for process in (here, *here.children(recursive=True)):
+    own_process = psutil.Process()
+    total_bytes = 0
+    for process in (own_process, *own_process.children(recursive=True)):
         with suppress(psutil.Error):  # the process has just ended
-            total += process.memory_info().rss
-    return total
+            total_bytes += process.memory_info().rss
+    return total_bytes
 
 
-def stage_cost_line(stage: str, seconds: float, taken: int) -> str:
-    """Return the log line for a stage. `taken` is the host memory in bytes, negative if the stage freed memory."""
-    return f"{stage} took {seconds:.1f} secs and {format_bytes(taken)} of host memory"
+def stage_cost_line(stage: str, seconds: float, host_bytes: int) -> str:
+    """Return the log line for a stage. `host_bytes` is the host memory in bytes, negative if the stage freed memory."""
+    return f"{stage} took {seconds:.1f} secs and {format_bytes(host_bytes)} of host memory"
 
 
 @contextmanager
 def log_stage_cost(
-    stage: str, clock: Callable[[], float] = time.monotonic, resident: Callable[[], int] = host_memory
+    stage: str, clock: Callable[[], float] = time.monotonic, measure_memory: Callable[[], int] = host_memory
 ) -> Iterator[None]:
     """Log the duration and the host memory of the block if the block ends without an error."""
-    begun, before = clock(), resident()
+    started, memory_before = clock(), measure_memory()
     yield
-    log.info("%s", stage_cost_line(stage, clock() - begun, resident() - before))
+    log.info("%s", stage_cost_line(stage, clock() - started, measure_memory() - memory_before))

@@ -19,7 +19,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a log record as one line of JSON."""
-        line = {
+        entry = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -27,10 +27,10 @@ class JsonFormatter(logging.Formatter):
             **{name: getattr(record, name) for name in self._extras if hasattr(record, name)},
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = self.formatException(record.exc_info)
         # json.dumps escapes only the control characters of ASCII. `make_one_line` escapes the other line breaks of
         # Unicode.
-        return make_one_line(json.dumps(line, ensure_ascii=False))
+        return make_one_line(json.dumps(entry, ensure_ascii=False))
 
 
 def set_up_logging() -> None:

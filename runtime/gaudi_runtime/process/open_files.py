@@ -3,11 +3,11 @@
 import resource
 
 
-def raise_open_file_limit(most: int = 65_536) -> None:
+def raise_open_file_limit(max_files: int = 65_536) -> None:
     """Raise the limit of open files and connections of this process, at most to its hard limit."""
     # Many container runtimes set a limit of 1024. When the limit is reached, the process accepts no connection,
     # including the kubelet's probes.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    new_limit = max_files if hard_limit == resource.RLIM_INFINITY else min(max_files, hard_limit)
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < new_limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))

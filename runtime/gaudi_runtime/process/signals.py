@@ -31,8 +31,8 @@ class Signals:
         # `signal.signal` may not.
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self.request_close)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.request_stop)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self.request_stop)
 
     def request_close(self) -> None:
         """Set `closing`, as SIGUSR1 does."""

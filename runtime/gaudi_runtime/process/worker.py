@@ -32,17 +32,17 @@ async def run_in_worker_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
-    def copy_outcome(done: Future[T]) -> None:
+    def copy_outcome(future: Future[T]) -> None:
         if outcome.cancelled():
             return
-        if error := done.exception():
+        if error := future.exception():
             outcome.set_exception(error)
         else:
-            outcome.set_result(done.result())
+            outcome.set_result(future.result())
 
     # Hand on the exception ourselves, because asyncio's wrapper for futures would replace some exceptions, such as
     # CancelledError.
     start_in_daemon_thread(work, "start-up").add_done_callback(
-        lambda done: loop.call_soon_threadsafe(copy_outcome, done)
+        lambda future: loop.call_soon_threadsafe(copy_outcome, future)
     )
     return await outcome

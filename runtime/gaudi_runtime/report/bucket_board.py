@@ -28,7 +28,7 @@ class BucketBoard:
         """Set the planned buckets."""
         with self._lock:
             self._states = {
-                (phase, each): BucketState.PLANNED for phase in BucketPhase for each in plan.buckets_of(phase)
+                (phase, bucket): BucketState.PLANNED for phase in BucketPhase for bucket in plan.buckets_of(phase)
             }
             self._reasons = {}
 
@@ -40,11 +40,11 @@ class BucketBoard:
     def record_skipped(self, skipped: Iterable[SkippedBucket]) -> None:
         """Record that these buckets were left out. They stay cold or without a graph."""
         with self._lock:
-            for each in skipped:
-                key = (each.phase, Bucket(*each.bucket))
+            for skipped_bucket in skipped:
+                key = (skipped_bucket.phase, Bucket(*skipped_bucket.bucket))
                 compiled = self._states.get(key) in (BucketState.WARM, BucketState.CAPTURING, BucketState.WITHOUT_GRAPH)
                 self._states[key] = BucketState.WITHOUT_GRAPH if compiled else BucketState.COLD
-                self._reasons[key] = each.reason[:MOST_REASON]
+                self._reasons[key] = skipped_bucket.reason[:MOST_REASON]
 
     def table(self, instance: str, tallies: Mapping[Key, Tally]) -> BucketTable:
         """Return the table of all planned buckets, followed by the unplanned shapes of served batches."""
@@ -58,14 +58,14 @@ class BucketBoard:
         return BucketTable(instance=instance, rows=rows, left_off=len(states) - len(rows))
 
 
-def _row(key: Key, state: BucketState, reason: str | None, met: Tally) -> BucketRow:
+def _row(key: Key, state: BucketState, reason: str | None, tally: Tally) -> BucketRow:
     phase, bucket = key
     return BucketRow(
         phase=phase,
         bucket=bucket,
         state=state,
         reason=reason,
-        hits=met.hits,
-        misses=met.misses,
-        compiles=min(met.compiles, MOST_COUNT),
+        hits=tally.hits,
+        misses=tally.misses,
+        compiles=min(tally.compiles, MOST_COUNT),
     )

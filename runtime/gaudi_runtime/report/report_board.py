@@ -40,43 +40,45 @@ class ReportBoard:
         """The state of each bucket. The report has only the counts."""
         self.on_phase: Callable[[WarmupReport], None] = lambda _: None
         """Called with the first report of each phase, from any thread."""
-        self._kept: dict[str, Any] = {}
-        self._started = self._moved = self._eta_at = clock()
-        self._announced = 1
-        self._news = asyncio.Event()
-        self._pending: asyncio.TimerHandle | None = None
-        self._waiters = 0
+        self._pinned_fields: dict[str, Any] = {}
+        self._started = self._last_progress = self._eta_set_at = clock()
+        self._announced_sequence = 1
+        self._update_event = asyncio.Event()
+        self._announce_timer: asyncio.TimerHandle | None = None
+        self._waiter_count = 0
         self._closed = False
 
     def restart_stall_clock(self) -> None:
         """Restart the stall clock after progress that is not visible in the report. Thread-safe."""
-        self._moved = self._clock()
+        self._last_progress = self._clock()
 
     def update(self, **changes: Any) -> None:
         """Replace fields of the report and increase its sequence by one. Thread-safe."""
         with self._lock:
-            before = self._report
-            now = self._moved = self._clock()
+            previous = self._report
+            now = self._last_progress = self._clock()
             if "eta_seconds" in changes:
-                self._eta_at = now
-            if not before.phase.is_settled and changes.get("phase", before.phase).is_settled:
+                self._eta_set_at = now
+            if not previous.phase.is_settled and changes.get("phase", previous.phase).is_settled:
                 changes |= {"elapsed_seconds": now - self._started, "eta_seconds": None}
-            self._report = before.model_copy(update={**changes, **self._kept, "sequence": before.sequence + 1})
-            after = self._report
-        urgent = after.phase is not before.phase
+            self._report = previous.model_copy(
+                update={**changes, **self._pinned_fields, "sequence": previous.sequence + 1}
+            )
+            report = self._report
+        urgent = report.phase is not previous.phase
         if urgent:
-            self.on_phase(after)
+            self.on_phase(report)
         # Updates come from the worker thread, but only the event loop may use the event and its timer.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
-    def update_silently(self, **figures: Any) -> None:
+    def update_silently(self, **changes: Any) -> None:
         """Update figures without waking the long polls."""
         with self._lock:
-            self._report = self._report.model_copy(update={**figures, **self._kept})
+            self._report = self._report.model_copy(update={**changes, **self._pinned_fields})
 
     def pin_fields(self, **fields: Any) -> None:
         """Fix fields of the report to these values. Later updates do not change these fields."""
-        self._kept = fields
+        self._pinned_fields = fields
         self.update()
 
     def fail(self, failure: RuntimeFailure) -> None:
@@ -93,29 +95,29 @@ class ReportBoard:
             return report.model_copy(
                 update={
                     "elapsed_seconds": now - self._started,
-                    "since_progress_seconds": max(0.0, now - self._moved),
-                    "eta_seconds": None if eta is None else max(0.0, eta - (now - self._eta_at)),
+                    "since_progress_seconds": max(0.0, now - self._last_progress),
+                    "eta_seconds": None if eta is None else max(0.0, eta - (now - self._eta_set_at)),
                 }
             )
 
-    async def wait_for_update(self, after: int, seconds: float) -> WarmupReport:
-        """Wait until the announced sequence is above `after`, and return the report.
+    async def wait_for_update(self, sequence: int, seconds: float) -> WarmupReport:
+        """Wait until the announced sequence is above `sequence`, and return the report.
 
         The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS other calls wait.
         """
-        if self._waiters >= MAX_WAITERS:
+        if self._waiter_count >= MAX_WAITERS:
             raise TooManyWaiters
-        self._waiters += 1
+        self._waiter_count += 1
         try:
             async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):
-                # If `after` is larger than the current sequence number, it belongs to another instance. The call then
-                # returns immediately.
-                while self._announced <= after <= self._report.sequence and not self._closed:
-                    await self._news.wait()
+                # If `sequence` is larger than the current sequence number, it belongs to another instance. The call
+                # then returns immediately.
+                while self._announced_sequence <= sequence <= self._report.sequence and not self._closed:
+                    await self._update_event.wait()
         except TimeoutError:
             pass
         finally:
-            self._waiters -= 1
+            self._waiter_count -= 1
         return self.report()
 
     def close(self) -> None:
@@ -128,14 +130,14 @@ class ReportBoard:
         # poll a busy loop.
         if urgent:
             self._announce()
-        elif self._pending is None:
-            self._pending = self._loop.call_later(self._coalesce_seconds, self._announce)
+        elif self._announce_timer is None:
+            self._announce_timer = self._loop.call_later(self._coalesce_seconds, self._announce)
 
     def _announce(self) -> None:
-        if self._pending is not None:
-            self._pending.cancel()
-            self._pending = None
-        self._announced = self._report.sequence
+        if self._announce_timer is not None:
+            self._announce_timer.cancel()
+            self._announce_timer = None
+        self._announced_sequence = self._report.sequence
         # The next waiters get a new event. An event that is set and immediately cleared may not wake all waiters.
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        event, self._update_event = self._update_event, asyncio.Event()
+        event.set()

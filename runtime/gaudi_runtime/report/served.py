@@ -26,12 +26,12 @@ Item = tuple[Key, Tally]
 def summarize_served(histogram: ServingHistogram) -> ServedTraffic:
     """Summarize the served batches for the report: totals of each phase, and the most frequent shapes."""
     items = list(histogram.tallies.items())
-    most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
+    top_items = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
     return ServedTraffic(
         prompt=_served_phase(BucketPhase.PROMPT, items, histogram.padding),
         decode=_served_phase(BucketPhase.DECODE, items, histogram.padding),
         vision=_served_vision(histogram.vision) if histogram.vision else None,
-        buckets=tuple(_served_bucket(item) for item in most if item[1].batches),
+        buckets=tuple(_served_bucket(item) for item in top_items if item[1].batches),
         small_compiles=min(sum(map(_count_small_compiles, histogram.compile_times.values())), MOST_COUNT),
         compile_times=tuple(histogram.compile_times.values()),
     )
@@ -39,15 +39,15 @@ def summarize_served(histogram: ServingHistogram) -> ServedTraffic:
 
 def _count_small_compiles(times: CompileTimes) -> int:
     """Count the batches whose compilations were too short to count as a recompilation."""
-    counted = zip(COMPILE_BOUNDS, times.counts, strict=False)
-    return sum(count for bound, count in counted if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
+    bounded_counts = zip(COMPILE_BOUNDS, times.counts, strict=False)
+    return sum(count for bound, count in bounded_counts if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 
 
 def coldest_shapes(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
     """Return the served shapes with the most cold batches, for the report."""
-    cold = [item for item in histogram.tallies.items() if item[1].misses]
-    most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
-    return tuple(_cold_shape(item) for item in most)
+    cold_items = [item for item in histogram.tallies.items() if item[1].misses]
+    top_items = nlargest(MAX_COLD_SHAPES, cold_items, key=lambda item: item[1].misses)
+    return tuple(_cold_shape(item) for item in top_items)
 
 
 def _cold_shape(item: Item) -> ColdShape:
@@ -63,15 +63,15 @@ def _cold_shape(item: Item) -> ColdShape:
 
 def _served_phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]) -> ServedPhase:
     padding = paddings.get(phase)
-    mine = [(bucket, tally) for (of, bucket), tally in items if of is phase]
+    phase_items = [(bucket, tally) for (item_phase, bucket), tally in items if item_phase is phase]
     return ServedPhase(
-        hits=sum(tally.hits for _, tally in mine),
-        misses=sum(tally.misses for _, tally in mine),
-        recompiles=min(sum(tally.compiles for _, tally in mine), MOST_COUNT),
-        real_tokens=sum(tally.tokens for _, tally in mine),
-        padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in mine),
-        real_blocks=sum(tally.blocks for _, tally in mine),
-        padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in mine),
+        hits=sum(tally.hits for _, tally in phase_items),
+        misses=sum(tally.misses for _, tally in phase_items),
+        recompiles=min(sum(tally.compiles for _, tally in phase_items), MOST_COUNT),
+        real_tokens=sum(tally.tokens for _, tally in phase_items),
+        padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in phase_items),
+        real_blocks=sum(tally.blocks for _, tally in phase_items),
+        padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in phase_items),
         padding=padding and padding.observed,
         forecast_padding=padding and padding.forecast,
     )

@@ -37,29 +37,29 @@ class CounterPublisher:
     def __init__(self, board: ReportBoard) -> None:
         self._board = board
         self._compiles = board.report().compiles
-        self._recent = RecentRecompiles()
-        self._known: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
+        self._recent_recompiles = RecentRecompiles()
+        self._last_snapshot: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
     def publish(self, counters: ServingHistogram, requests: RequestCounts, now: float) -> None:
         """Publish the counters at `now`, in monotonic seconds, and log every cold shape once."""
-        total = min(counters.recompiles, MOST_COUNT)
+        recompiles = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()
         failures = requests.failed.bit_length()
         served = summarize_served(counters)
         prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
-        recent = self._recent.count_recent(total, now)
-        found = (frozenset(counters.cold_batches), total, recent, failures, prompts.bit_length(), len(images))
+        recent = self._recent_recompiles.count_recent(recompiles, now)
+        snapshot = (frozenset(counters.cold_batches), recompiles, recent, failures, prompts.bit_length(), len(images))
         figures = {"served": served, "cold_shapes": coldest_shapes(counters), "requests": requests}
-        if found == self._known:
+        if snapshot == self._last_snapshot:
             self._board.update_silently(**figures)  # growing counts do not wake long polls
             return
-        for phase, bucket in sorted(found[0] - self._known[0]):
+        for phase, bucket in sorted(snapshot[0] - self._last_snapshot[0]):
             log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
-        for inputs in images[self._known[-1] :]:
+        for inputs in images[self._last_snapshot[-1] :]:
             log.warning("Vision tower: (%s) was not warmed-up!", inputs)
-        self._known = found
+        self._last_snapshot = snapshot
         self._board.update(
-            recompiles_since_ready=total, recent_recompiles=recent, compiles=self._compiles + total, **figures
+            recompiles_since_ready=recompiles, recent_recompiles=recent, compiles=self._compiles + recompiles, **figures
         )
 
 
@@ -67,14 +67,14 @@ class RecentRecompiles:
     """A counter of the recompilations in the last RECENT_SECONDS."""
 
     def __init__(self) -> None:
-        self._steps: deque[tuple[float, int]] = deque()
-        self._old = self._total = 0
+        self._changes: deque[tuple[float, int]] = deque()
+        self._old_total = self._last_total = 0
 
     def count_recent(self, total: int, now: float) -> int:
         """Record `total` recompilations at `now` (monotonic seconds), and return the number of recent ones."""
-        if total != self._total:
-            self._steps.append((now, total))
-            self._total = total
-        while self._steps and self._steps[0][0] <= now - RECENT_SECONDS:
-            self._old = self._steps.popleft()[1]
-        return total - self._old
+        if total != self._last_total:
+            self._changes.append((now, total))
+            self._last_total = total
+        while self._changes and self._changes[0][0] <= now - RECENT_SECONDS:
+            self._old_total = self._changes.popleft()[1]
+        return total - self._old_total

@@ -33,12 +33,12 @@ def read_collector(environment: Mapping[str, str]) -> Collector | None:
     protocol = environment.get(PROTOCOL_VARIABLE) or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or HTTP
     if endpoint := environment.get(ENDPOINT_VARIABLE):
         return Collector(endpoint, protocol)
-    if base := environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        return Collector(traces_endpoint(base, protocol), protocol)
+    if base_endpoint := environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return Collector(traces_endpoint(base_endpoint, protocol), protocol)
     return None
 
 
-def traces_endpoint(base: str, protocol: str) -> str:
-    """Return the address for traces. `base` is the receiver's address for all signals."""
-    plain = base.rstrip("/")
-    return base if protocol == GRPC or plain.endswith("/v1/traces") else f"{plain}/v1/traces"
+def traces_endpoint(base_endpoint: str, protocol: str) -> str:
+    """Return the address for traces. `base_endpoint` is the receiver's address for all signals."""
+    address = base_endpoint.rstrip("/")
+    return base_endpoint if protocol == GRPC or address.endswith("/v1/traces") else f"{address}/v1/traces"

@@ -77,13 +77,13 @@ class OtlpTracing:
     def _shut_down(self) -> None:
         # vLLM creates a tracer provider for the whole process. The shutdown of this provider waits half a minute for a
         # collector that does not answer.
-        theirs = trace.get_tracer_provider()
-        if isinstance(theirs, TracerProvider):
-            atexit.unregister(theirs.shutdown)
-        if self._exporter.answers:
+        global_provider = trace.get_tracer_provider()
+        if isinstance(global_provider, TracerProvider):
+            atexit.unregister(global_provider.shutdown)
+        if self._exporter.collector_available:
             self._processor.shutdown()  # type: ignore[no-untyped-call]
-            if isinstance(theirs, TracerProvider):
-                theirs.shutdown()
+            if isinstance(global_provider, TracerProvider):
+                global_provider.shutdown()
 
     def _make_tracer(self, sampler: Sampler | None) -> trace.Tracer:
         provider = TracerProvider(sampler, self._resource, shutdown_on_exit=False)
@@ -94,23 +94,23 @@ class OtlpTracing:
 class _WatchedExporter(SpanExporter):
     """An exporter that records whether the collector accepted the last batch."""
 
-    def __init__(self, inner: SpanExporter) -> None:
-        self._inner = inner
-        self.answers = True
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self.collector_available = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch of spans and record whether the collector accepted it."""
-        result = self._inner.export(spans)
-        self.answers = result is SpanExportResult.SUCCESS
+        result = self._exporter.export(spans)
+        self.collector_available = result is SpanExportResult.SUCCESS
         return result
 
     def shutdown(self) -> None:
         """Shut down the inner exporter."""
-        self._inner.shutdown()
+        self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the inner exporter."""
-        return self._inner.force_flush(timeout_millis)
+        return self._exporter.force_flush(timeout_millis)
 
 
 def _make_exporter(collector: Collector) -> SpanExporter:
@@ -142,11 +142,12 @@ class _RateLimitedHandler(logging.Handler):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
-        self._clock, self._said = clock, dict[str, float]()
+        self._clock, self._logged_at = clock, dict[str, float]()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log a record, unless an equal record was logged in the last ten minutes."""
         now = self._clock()
-        if now - self._said.get(record.msg, -REPEAT_SECONDS) >= REPEAT_SECONDS and len(self._said) < MOST_SENTENCES:
-            self._said[record.msg] = now
+        logged_at = self._logged_at.get(record.msg, -REPEAT_SECONDS)
+        if now - logged_at >= REPEAT_SECONDS and len(self._logged_at) < MOST_SENTENCES:
+            self._logged_at[record.msg] = now
             log.warning("%s (logged at most once every 10 minutes)", record.getMessage())

@@ -29,21 +29,21 @@ class RequestSpans:
         self,
         app: ASGIApp,
         tracer: Tracer,
-        works: Callable[[Scope], bool],
+        is_traced: Callable[[Scope], bool],
         counters: Callable[[], ServingHistogram] | None = None,
     ) -> None:
-        """Create the middleware. `works` returns whether a request gets a span."""
-        self._app, self._tracer, self._works, self._counters = app, tracer, works, counters
+        """Create the middleware. `is_traced` returns whether a request gets a span."""
+        self._app, self._tracer, self._is_traced, self._counters = app, tracer, is_traced, counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request and record its span."""
-        if not self._works(scope):
+        if not self._is_traced(scope):
             await self._app(scope, receive, send)
             return
         span = self._begin_span(scope)
         # Give each request its own state. The application writes to this state, and `_usage` reads it.
-        inner = {**scope, "headers": _headers_with_context(scope, span), "state": dict(scope.get("state") or {})}
-        before = self._read_counters() if span.is_recording() else (0, 0)
+        app_scope = {**scope, "headers": _headers_with_context(scope, span), "state": dict(scope.get("state") or {})}
+        counts_before = self._read_counters() if span.is_recording() else (0, 0)
 
         async def send_and_record(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -51,13 +51,13 @@ class RequestSpans:
             await send(message)
 
         try:
-            await self._app(inner, receive, send_and_record)
+            await self._app(app_scope, receive, send_and_record)
         except BaseException as error:
             _record_error(span, type(error).__name__)
             raise
         finally:
             if span.is_recording():
-                self._record_result(span, inner["state"], before)
+                self._record_result(span, app_scope["state"], counts_before)
             span.end()
 
     def _begin_span(self, scope: Scope) -> Span:
@@ -73,7 +73,7 @@ class RequestSpans:
             f"{scope['method']} {path}", _parent_context(scope), kind=SpanKind.SERVER, attributes=attributes
         )
 
-    def _record_result(self, span: Span, state: dict[str, Any], before: tuple[int, int]) -> None:
+    def _record_result(self, span: Span, state: dict[str, Any], counts_before: tuple[int, int]) -> None:
         span.set_attributes(_usage_attributes(state))
         if getattr(state.get("generation"), "is_broken", False):
             _record_error(span, "broke_off")
@@ -81,7 +81,9 @@ class RequestSpans:
             cold, compiles = self._read_counters()
             # The engine runs one batch at a time. If a batch compiles, all current requests wait, so each of their
             # spans counts the compile.
-            span.set_attributes({"gaudi.cold_batches": cold - before[0], "gaudi.recompiles": compiles - before[1]})
+            span.set_attributes(
+                {"gaudi.cold_batches": cold - counts_before[0], "gaudi.recompiles": compiles - counts_before[1]}
+            )
 
     def _read_counters(self) -> tuple[int, int]:
         counters = self._counters() if self._counters else None
@@ -98,8 +100,8 @@ def _parent_context(scope: Scope) -> Context:
 def _headers_with_context(scope: Scope, span: Span) -> list[tuple[bytes, bytes]]:
     carrier = dict[str, str]()
     CONTEXT.inject(carrier, set_span_in_context(span, Context()))
-    kept = [each for each in scope["headers"] if each[0] not in CONTEXT_HEADERS]
-    return [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
+    headers = [header for header in scope["headers"] if header[0] not in CONTEXT_HEADERS]
+    return [*headers, *((name.encode(), value.encode()) for name, value in carrier.items())]
 
 
 def _record_status(span: Span, status: int) -> None:
@@ -108,19 +110,19 @@ def _record_status(span: Span, status: int) -> None:
         _record_error(span, str(status))
 
 
-def _record_error(span: Span, kind: str) -> None:
+def _record_error(span: Span, error_type: str) -> None:
     # Do not record the error message, because it may contain text of the request.
-    span.set_attribute("error.type", kind)
+    span.set_attribute("error.type", error_type)
     span.set_status(Status(StatusCode.ERROR))
 
 
 def _usage_attributes(state: dict[str, Any]) -> dict[str, str | int]:
     """Return the model and the token counts from the request's state, as our application or vLLM's writes them."""
-    ours, theirs = state.get("generation"), state.get("request_metadata")
-    usage = ours.usage if ours else getattr(theirs, "final_usage_info", None)
-    tokens = {"gen_ai.usage.input_tokens": "prompt_tokens", "gen_ai.usage.output_tokens": "completion_tokens"}
-    found = {name: getattr(usage, field, None) for name, field in tokens.items()}
+    generation, request_metadata = state.get("generation"), state.get("request_metadata")
+    usage = generation.usage if generation else getattr(request_metadata, "final_usage_info", None)
+    usage_fields = {"gen_ai.usage.input_tokens": "prompt_tokens", "gen_ai.usage.output_tokens": "completion_tokens"}
+    token_counts = {name: getattr(usage, field, None) for name, field in usage_fields.items()}
     return {
         **({"gen_ai.request.model": state["model"]} if "model" in state else {}),
-        **{name: count for name, count in found.items() if isinstance(count, int)},
+        **{name: count for name, count in token_counts.items() if isinstance(count, int)},
     }

@@ -28,28 +28,28 @@ class OtlpStartSpans:
         self._tracer, self._lock = tracer, threading.Lock()
         now = time.time_ns()
         self.root = tracer.start_span("start", start_time=now, attributes=dict(attributes))
-        self._phase, self._over = report.phase, False
-        self._tried, self._named = set[tuple[str, Bucket]](), 0
-        self._stage = self._begin_phase_span(report.phase, now)
+        self._phase, self._ended = report.phase, False
+        self._tried_buckets, self._skip_count = set[tuple[str, Bucket]](), 0
+        self._stage_span = self._begin_phase_span(report.phase, now)
 
     def record_phase(self, report: WarmupReport) -> None:
         """End the span of the last stage and begin a span for the phase of the report."""
         with self._lock:
-            if self._over or report.phase is self._phase:
+            if self._ended or report.phase is self._phase:
                 return
             now = time.time_ns()
             if report.phase.is_settled:
                 self._end_root_span(report, now)
             else:
-                self._stage.end(now)
-                self._phase, self._stage = report.phase, self._begin_phase_span(report.phase, now)
+                self._stage_span.end(now)
+                self._phase, self._stage_span = report.phase, self._begin_phase_span(report.phase, now)
 
     def close(self) -> None:
         """End all open spans with the outcome "stopped", because the process stops before it serves."""
         with self._lock:
-            if not self._over:
-                self._over = True
-                for span in (self._stage, self.root):
+            if not self._ended:
+                self._ended = True
+                for span in (self._stage_span, self.root):
                     span.set_attribute("gaudi.outcome", "stopped")
                     span.end()
 
@@ -60,10 +60,10 @@ class OtlpStartSpans:
         attributes: dict[str, Attribute] = {**_bucket_attributes(phase, bucket), "gaudi.memory.free_bytes": free_bytes}
         if forecast is not None:
             attributes["gaudi.forecast_seconds"] = forecast
-        self._tried.add((phase, bucket))
+        self._tried_buckets.add((phase, bucket))
         with self._outcome_span(str(kind), attributes, OUTCOMES[kind]) as figures:
             yield figures
-        self._tried.discard((phase, bucket))
+        self._tried_buckets.discard((phase, bucket))
 
     @contextmanager
     def vision_span(self, bucket: VisionBucket, free_bytes: int) -> Iterator[Figures]:
@@ -80,13 +80,13 @@ class OtlpStartSpans:
 
     def record_skipped(self, skipped: Sequence[SkippedBucket]) -> None:
         """Record an event named "skip" for each bucket that was not tried, at most as many as the report lists."""
-        untried = [each for each in skipped if (each.phase, Bucket(*each.bucket)) not in self._tried]
-        for each in untried[: max(0, MAX_SKIPPED - self._named)]:
-            self._named += 1
+        untried = [entry for entry in skipped if (entry.phase, Bucket(*entry.bucket)) not in self._tried_buckets]
+        for entry in untried[: max(0, MAX_SKIPPED - self._skip_count)]:
+            self._skip_count += 1
             attributes = {
-                **_bucket_attributes(each.phase, Bucket(*each.bucket)),
+                **_bucket_attributes(entry.phase, Bucket(*entry.bucket)),
                 "gaudi.outcome": "skipped",
-                "gaudi.reason": each.reason[:MOST_TEXT],
+                "gaudi.reason": entry.reason[:MOST_TEXT],
             }
             self._begin_child_span("skip", attributes).end()
 
@@ -105,20 +105,20 @@ class OtlpStartSpans:
             span.end()
 
     def _begin_child_span(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
-        return self._tracer.start_span(name, set_span_in_context(self._stage), attributes=dict(attributes))
+        return self._tracer.start_span(name, set_span_in_context(self._stage_span), attributes=dict(attributes))
 
     def _begin_phase_span(self, phase: Phase, now: int) -> Span:
         return self._tracer.start_span(str(phase), set_span_in_context(self.root), start_time=now)
 
     def _end_root_span(self, report: WarmupReport, now: int) -> None:
-        self._over = True
+        self._ended = True
         self.root.set_attributes(_report_attributes(report))
         if report.failure:
-            reason = report.failure.message[:MOST_TEXT]
-            for span in (self._stage, self.root):
+            message = report.failure.message[:MOST_TEXT]
+            for span in (self._stage_span, self.root):
                 span.set_attribute("error.type", report.failure.reason)
-                span.set_status(Status(StatusCode.ERROR, reason))
-        self._stage.end(now)
+                span.set_status(Status(StatusCode.ERROR, message))
+        self._stage_span.end(now)
         self.root.end(now)
 
 
@@ -146,9 +146,9 @@ def _record_error(span: Span, error: BaseException) -> None:
 def _report_attributes(report: WarmupReport) -> dict[str, Attribute]:
     """Return the values of a start from its last report."""
     counts: dict[str, Attribute] = {
-        f"gaudi.{name}.{what}": getattr(progress, what)
+        f"gaudi.{name}.{field}": getattr(progress, field)
         for name, progress in (("prompt", report.prompt), ("decode", report.decode))
-        for what in ("planned", "warmed", "captured", "cached", "graph_bytes")
+        for field in ("planned", "warmed", "captured", "cached", "graph_bytes")
     }
     memory = report.memory.model_dump(exclude_none=True) if report.memory else {}
     recipes = {"gaudi.shared_recipes": str(report.shared_recipes.outcome)} if report.shared_recipes else {}

@@ -69,29 +69,31 @@ async def open_tracing(
 
     `report` is the first report of the process.
     """
-    found = read_collector(environment)
-    if found is None:
+    collector = read_collector(environment)
+    if collector is None:
         yield NO_TRACING
         return
-    if not found.is_supported:
-        log.warning("Traces are not sent: the OTLP protocol is %s, but must be %s or %s.", found.protocol, HTTP, GRPC)
+    if not collector.is_supported:
+        log.warning(
+            "Traces are not sent: the OTLP protocol is %s, but must be %s or %s.", collector.protocol, HTTP, GRPC
+        )
         yield NO_TRACING
         return
     try:
-        made = await run_in_worker_thread(lambda: _make_tracing(found, config, report))
+        tracing = await run_in_worker_thread(lambda: _make_tracing(collector, config, report))
     except Exception as error:  # missing packages or an unreadable header must not prevent serving
-        log.warning("Traces are not sent to %s: %s", found.endpoint, error)
+        log.warning("Traces are not sent to %s: %s", collector.endpoint, error)
         yield NO_TRACING
         return
-    log.info("Traces are sent to %s (%s)", found.endpoint, found.protocol)
+    log.info("Traces are sent to %s (%s)", collector.endpoint, collector.protocol)
     try:
-        yield made
+        yield tracing
     finally:
-        await made.close()
+        await tracing.close()
 
 
-def _make_tracing(found: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
+def _make_tracing(collector: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
     # Import the module only if there is a collector, because the import takes half a second and some megabytes.
     from gaudi_runtime.tracing.otlp import OtlpTracing
 
-    return OtlpTracing(found, config, report)
+    return OtlpTracing(collector, config, report)

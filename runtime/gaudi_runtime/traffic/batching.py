@@ -38,7 +38,7 @@ MOST_SIMULATED = 200_000
 
 def is_servable(request: Request, limits: Limits) -> bool:
     """Return True if the prompt fits into one batch and the model length allows at least one token of an answer."""
-    return request.context <= min(limits.max_num_batched_tokens, limits.max_model_len - 1)
+    return request.context_tokens <= min(limits.max_num_batched_tokens, limits.max_model_len - 1)
 
 
 def simulate_decode_steps(
@@ -69,21 +69,21 @@ class _SimulatedServer:
         self._limits = limits
         self._pace = pace
         self._most_steps = most_steps
-        self._free = kv_blocks
+        self._free_blocks = kv_blocks
         self._kv_blocks = kv_blocks
         self._now = 0.0
-        self._step = 0
-        self._batch = 0
-        self._blocks = 0
+        self._step_count = 0
+        self._batch_size = 0
+        self._used_blocks = 0
         # The number of sequences by the step, modulo the block size, at which each sequence begins a new block.
-        self._growing = [0] * limits.block_size
-        self._ending: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._growth_counts = [0] * limits.block_size
+        self._ending_sequences: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._waiting: deque[Request] = deque()
 
     def simulate_arrival(self, request: Request) -> None:
         """Run steps until the request arrives, then queue it."""
         self._run_steps(until=request.arrival)
-        if not self._batch and not self._waiting:
+        if not self._batch_size and not self._waiting:
             self._now = max(self._now, request.arrival)
         self._waiting.append(request)
 
@@ -92,52 +92,52 @@ class _SimulatedServer:
         self._run_steps(until=float("inf"))
 
     def _run_steps(self, until: float) -> None:
-        while (self._batch or self._waiting) and self._now < until and self._step < self._most_steps:
+        while (self._batch_size or self._waiting) and self._now < until and self._step_count < self._most_steps:
             while self._waiting and self._admit():
                 pass
-            if self._batch:
+            if self._batch_size:
                 self._run_decode_step()
 
     def _admit(self) -> bool:
         """Run the prompt of the first waiting request if it fits now. Drop the request if it can never fit."""
         request = self._waiting[0]
-        block, length = self._limits.block_size, self._limits.max_model_len
-        steps = min(request.generated, length - request.context) - 1
-        most = -(-(request.context + max(steps, 0)) // block)
-        if most > self._kv_blocks:
+        block_size, max_model_len = self._limits.block_size, self._limits.max_model_len
+        decode_steps = min(request.generated_tokens, max_model_len - request.context_tokens) - 1
+        max_blocks = -(-(request.context_tokens + max(decode_steps, 0)) // block_size)
+        if max_blocks > self._kv_blocks:
             self._waiting.popleft()
             return True
         # Blocks are reserved for the whole length of a sequence. A real server can preempt a sequence instead, which is
         # not simulated.
-        if self._batch >= self._limits.max_num_seqs or most > self._free:
+        if self._batch_size >= self._limits.max_num_seqs or max_blocks > self._free_blocks:
             return False
         self._waiting.popleft()
-        self._now += request.context / self._pace.prompt_tokens_per_second
-        if steps > 0:
-            self._start_sequence(request.context, steps, most)
+        self._now += request.context_tokens / self._pace.prompt_tokens_per_second
+        if decode_steps > 0:
+            self._start_sequence(request.context_tokens, decode_steps, max_blocks)
         return True
 
-    def _start_sequence(self, context: int, steps: int, most: int) -> None:
-        block = self._limits.block_size
-        self._batch += 1
-        self._free -= most
-        self._blocks += -(-context // block)
-        # In its decode step number n, counted from 0, a sequence gets token number (context + n + 1). This token begins
-        # a new block if the block size divides (context + n).
-        grows_at = (self._step - context) % block
-        self._growing[grows_at] += 1
-        self._ending[self._step + steps].append((most, grows_at))
+    def _start_sequence(self, context_tokens: int, decode_steps: int, max_blocks: int) -> None:
+        block_size = self._limits.block_size
+        self._batch_size += 1
+        self._free_blocks -= max_blocks
+        self._used_blocks += -(-context_tokens // block_size)
+        # In its decode step number n, counted from 0, a sequence gets token number (context_tokens + n + 1). This token
+        # begins a new block if the block size divides (context_tokens + n).
+        grows_at = (self._step_count - context_tokens) % block_size
+        self._growth_counts[grows_at] += 1
+        self._ending_sequences[self._step_count + decode_steps].append((max_blocks, grows_at))
 
     def _run_decode_step(self) -> None:
-        self._blocks += self._growing[self._step % self._limits.block_size]
-        self.steps.add(Bucket(self._batch, 1, self._blocks))
-        self._step += 1
+        self._used_blocks += self._growth_counts[self._step_count % self._limits.block_size]
+        self.steps.add(Bucket(self._batch_size, 1, self._used_blocks))
+        self._step_count += 1
         self._now += self._pace.decode_step_seconds
-        for most, grows_at in self._ending.pop(self._step, ()):
-            self._batch -= 1
-            self._blocks -= most
-            self._free += most
-            self._growing[grows_at] -= 1
+        for max_blocks, grows_at in self._ending_sequences.pop(self._step_count, ()):
+            self._batch_size -= 1
+            self._used_blocks -= max_blocks
+            self._free_blocks += max_blocks
+            self._growth_counts[grows_at] -= 1
 
 
 def read_traffic_of_trace(
@@ -158,11 +158,11 @@ def read_traffic_of_trace(
         for request in requests:
             # Each prompt is counted as a batch of one without context, because a trace contains neither batches nor
             # shared prefixes.
-            prompts.add(Bucket(1, request.context, 0))
+            prompts.add(Bucket(1, request.context_tokens, 0))
             yield request
 
-    rest = count_prompts()
-    decode = simulate_decode_steps(islice(rest, most_simulated), limits, kv_blocks, pace)
-    for _ in rest:
+    counted_requests = count_prompts()
+    decode_weights = simulate_decode_steps(islice(counted_requests, most_simulated), limits, kv_blocks, pace)
+    for _ in counted_requests:
         pass
-    return Traffic(prompts.weights(), decode)
+    return Traffic(prompts.weights(), decode_weights)

@@ -40,17 +40,17 @@ class Traffic:
 
 def parse_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
     """Parse a histogram of traffic. Raises PlanImpossible with `name` and the number and text of a wrong line."""
-    shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
-    for number, line in enumerate(text.splitlines(), start=1):
-        content = line.split("#", 1)[0].split()
-        if not content:
+    weights: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
+    for line_number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split("#", 1)[0].split()
+        if not fields:
             continue
         try:
-            phase, shape, weight = _parse_line(content)
+            phase, shape, weight = _parse_line(fields)
         except ValueError as error:
-            raise PlanImpossible(f"line {number}: {error}: {line[:200]!r}. A line has {FORM}", name) from error
-        shapes[phase][shape] = shapes[phase].get(shape, 0.0) + weight
-    return Traffic(shapes[BucketPhase.PROMPT], shapes[BucketPhase.DECODE])
+            raise PlanImpossible(f"line {line_number}: {error}: {line[:200]!r}. A line has {FORM}", name) from error
+        weights[phase][shape] = weights[phase].get(shape, 0.0) + weight
+    return Traffic(weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
 
 
 def format_traffic(traffic: Traffic) -> str:
@@ -59,21 +59,21 @@ def format_traffic(traffic: Traffic) -> str:
     A larger histogram is shortened: sizes are rounded up to fewer binary digits. No size is rounded above the largest
     size, because this size may be the largest one that the limits admit.
     """
-    most = MOST_LINES
+    max_shapes = MOST_LINES
     # The length of the text is known only after the text is formatted. So each try uses a quarter fewer shapes.
-    while len(text := _format_merged(traffic, most)) > MOST_TEXT and most:
-        most = most * 3 // 4
+    while len(text := _format_merged(traffic, max_shapes)) > MOST_TEXT and max_shapes:
+        max_shapes = max_shapes * 3 // 4
     return text
 
 
-def _format_merged(traffic: Traffic, most: int) -> str:
+def _format_merged(traffic: Traffic, max_shapes: int) -> str:
     lines = []
     for phase in BucketPhase:
         weights = traffic.shapes_of(phase)
-        for (batch, query, blocks), weight in sorted(
-            cap_sizes(merge_shapes(weights, most)[0], largest_sizes(weights)).items()
+        for (batch_size, query_len, blocks), weight in sorted(
+            cap_sizes(merge_shapes(weights, max_shapes)[0], largest_sizes(weights)).items()
         ):
-            lines.append(f"{phase} {batch} {query} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
+            lines.append(f"{phase} {batch_size} {query_len} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
     return "".join(lines)
 
 
@@ -82,70 +82,71 @@ def total_weight(weights: Weights) -> float:
     return sum(weights.values())
 
 
-def _parse_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
-    if len(content) != 5:
-        raise ValueError(f"the line has {len(content)} fields instead of 5")
-    if content[0] not in list(BucketPhase):
-        raise ValueError(f"the phase {safe_excerpt(content[0])} is neither prompt nor decode")
-    phase = BucketPhase(content[0])
-    batch, query, blocks = (_parse_size(word) for word in content[1:4])
-    if not batch or not query or (phase is BucketPhase.DECODE and (query != 1 or not blocks)):
+def _parse_line(fields: list[str]) -> tuple[BucketPhase, Bucket, float]:
+    if len(fields) != 5:
+        raise ValueError(f"the line has {len(fields)} fields instead of 5")
+    if fields[0] not in list(BucketPhase):
+        raise ValueError(f"the phase {safe_excerpt(fields[0])} is neither prompt nor decode")
+    phase = BucketPhase(fields[0])
+    batch_size, query_len, blocks = (_parse_size(field) for field in fields[1:4])
+    if not batch_size or not query_len or (phase is BucketPhase.DECODE and (query_len != 1 or not blocks)):
         raise ValueError("batch size and query must be above 0, and a decode shape needs query 1 and blocks above 0")
-    return phase, Bucket(batch, query, blocks), _parse_weight(content[4])
+    return phase, Bucket(batch_size, query_len, blocks), _parse_weight(fields[4])
 
 
-def _parse_size(word: str) -> int:
-    if not (word.isascii() and word.isdigit() and len(word) <= 8 and int(word) <= MAX_VALUE):
-        raise ValueError(f"{safe_excerpt(word)} is not a whole number from 0 to {MAX_VALUE}")
-    return int(word)
+def _parse_size(field: str) -> int:
+    if not (field.isascii() and field.isdigit() and len(field) <= 8 and int(field) <= MAX_VALUE):
+        raise ValueError(f"{safe_excerpt(field)} is not a whole number from 0 to {MAX_VALUE}")
+    return int(field)
 
 
-def _parse_weight(word: str) -> float:
+def _parse_weight(field: str) -> float:
     try:
-        weight = float(word)
+        weight = float(field)
     except ValueError:
-        raise ValueError(f"weight {safe_excerpt(word)} is not a number") from None
+        raise ValueError(f"weight {safe_excerpt(field)} is not a number") from None
     if not (isfinite(weight) and 0 < weight <= MOST_WEIGHT):
-        raise ValueError(f"weight {safe_excerpt(word)} must be above 0 and at most {MOST_WEIGHT:g}")
+        raise ValueError(f"weight {safe_excerpt(field)} must be above 0 and at most {MOST_WEIGHT:g}")
     return weight
 
 
-def merge_shapes(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
-    """Merge a histogram to at most `most` shapes by rounding sizes up to fewer and fewer binary digits.
+def merge_shapes(weights: Weights, max_shapes: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
+    """Merge a histogram to at most `max_shapes` shapes by rounding sizes up to fewer and fewer binary digits.
 
     Rounding starts at `digits` binary digits. The result contains the merged shapes and the final number of digits.
     Sizes with a single digit are not merged further.
     """
-    kept = dict(weights)
-    while len(kept) > most and digits > 1:
+    merged = dict(weights)
+    while len(merged) > max_shapes and digits > 1:
         digits -= 1
-        kept = _sum_by_shape((round_sizes_up(shape, digits), weight) for shape, weight in kept.items())
-    return kept, digits
+        merged = _sum_by_shape((round_sizes_up(shape, digits), weight) for shape, weight in merged.items())
+    return merged, digits
 
 
 class ShapeCounts:
-    """Counts of shapes. They are exact for up to `most` shapes; above that, merge_shapes() rounds sizes up."""
+    """Counts of shapes. They are exact for up to `max_shapes` shapes; above that, merge_shapes() rounds sizes up."""
 
-    def __init__(self, most: int = MOST_COUNTED) -> None:
+    def __init__(self, max_shapes: int = MOST_COUNTED) -> None:
         """Start with no counted shapes."""
-        self._most = most
+        self._max_shapes = max_shapes
         self._digits: int | None = None
-        self._largest = Bucket(0, 0, 0)
+        self._largest_sizes = Bucket(0, 0, 0)
         self._counts: dict[Bucket, float] = {}
 
     def add(self, shape: Bucket) -> None:
         """Count a shape once."""
         if self._digits is not None:
-            self._largest = largest_sizes((self._largest, shape))
+            self._largest_sizes = largest_sizes((self._largest_sizes, shape))
             shape = round_sizes_up(shape, self._digits)
         self._counts[shape] = self._counts.get(shape, 0) + 1
-        if len(self._counts) > self._most:
-            self._largest = self._largest if self._digits else largest_sizes(self._counts)
-            self._counts, self._digits = merge_shapes(self._counts, self._most // 2, self._digits or MOST_DIGITS + 1)
+        if len(self._counts) > self._max_shapes:
+            self._largest_sizes = self._largest_sizes if self._digits else largest_sizes(self._counts)
+            digits = self._digits or MOST_DIGITS + 1
+            self._counts, self._digits = merge_shapes(self._counts, self._max_shapes // 2, digits)
 
     def weights(self) -> dict[Bucket, float]:
         """Return all counted shapes with their counts. No size exceeds the largest counted size."""
-        return self._counts if self._digits is None else cap_sizes(self._counts, self._largest)
+        return self._counts if self._digits is None else cap_sizes(self._counts, self._largest_sizes)
 
 
 def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
@@ -153,25 +154,25 @@ def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 
 
-def cap_sizes(weights: Weights, most: Bucket) -> dict[Bucket, float]:
-    """Return the shapes of a histogram with each size capped at the size of `most`."""
-    return _sum_by_shape((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
+def cap_sizes(weights: Weights, max_sizes: Bucket) -> dict[Bucket, float]:
+    """Return the shapes of a histogram with each size capped at the size of `max_sizes`."""
+    return _sum_by_shape((Bucket(*map(min, shape, max_sizes)), weight) for shape, weight in weights.items())
 
 
 def round_sizes_up(shape: Bucket, digits: int) -> Bucket:
     """Round each size of a shape up to `digits` significant binary digits."""
-    batch, query, blocks = shape
-    return Bucket(_round_up(batch, digits), _round_up(query, digits), _round_up(blocks, digits))
+    batch_size, query_len, blocks = shape
+    return Bucket(_round_up(batch_size, digits), _round_up(query_len, digits), _round_up(blocks, digits))
 
 
 def _sum_by_shape(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
-    merged: dict[Bucket, float] = {}
+    weights: dict[Bucket, float] = {}
     for shape, weight in items:
-        merged[shape] = merged.get(shape, 0.0) + weight
-    return merged
+        weights[shape] = weights.get(shape, 0.0) + weight
+    return weights
 
 
 def _round_up(value: int, digits: int) -> int:
     """Return the smallest number >= value with at most `digits` significant binary digits."""
-    spare = value.bit_length() - digits
-    return value if spare <= 0 else -(-value >> spare) << spare
+    extra_bits = value.bit_length() - digits
+    return value if extra_bits <= 0 else -(-value >> extra_bits) << extra_bits

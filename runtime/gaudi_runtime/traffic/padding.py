@@ -20,30 +20,31 @@ class Padding:
     """The padding of one phase: padded compute divided by real compute. 1.0 means no padding.
 
     The batch size depends on the load, which a canary shares with older pods. So `by_size` has a forecast for each
-    class of batch sizes in the learned traffic. `overall` applies to sizes that are not in this traffic. `real`,
-    `padded` and `expected` are sums of compute over the served batches: without padding, as padded, and as forecast.
+    class of batch sizes in the learned traffic. `overall` applies to sizes that are not in this traffic.
+    `real_compute`, `padded_compute` and `expected_compute` are sums of compute over the served batches: without
+    padding, as padded, and as forecast.
     """
 
     cost: Callable[[BucketPhase, Bucket], float]
     by_size: Mapping[int, float]
     overall: float
-    real: float = 0.0
-    padded: float = 0.0
-    expected: float = 0.0
+    real_compute: float = 0.0
+    padded_compute: float = 0.0
+    expected_compute: float = 0.0
 
-    def count_batches(self, phase: BucketPhase, real: Bucket, ran: Bucket, batches: int) -> None:
-        """Count `batches` batches of the shape `real` that ran with the shape `ran`."""
-        compute = batches * self.cost(phase, real)
-        self.real += compute
-        self.padded += batches * self.cost(phase, ran)
-        self.expected += compute * self.by_size.get(size_class(real), self.overall)
+    def count_batches(self, phase: BucketPhase, real_shape: Bucket, padded_shape: Bucket, batches: int) -> None:
+        """Count `batches` batches of the shape `real_shape` that ran with the shape `padded_shape`."""
+        compute = batches * self.cost(phase, real_shape)
+        self.real_compute += compute
+        self.padded_compute += batches * self.cost(phase, padded_shape)
+        self.expected_compute += compute * self.by_size.get(size_class(real_shape), self.overall)
 
     @property
     def observed(self) -> float | None:
         """The padding of the served batches, or None before the first batch."""
-        return self.padded / self.real if self.real else None
+        return self.padded_compute / self.real_compute if self.real_compute else None
 
     @property
     def forecast(self) -> float:
         """The forecast padding for batches with the sizes that were served."""
-        return self.expected / self.real if self.real else self.overall
+        return self.expected_compute / self.real_compute if self.real_compute else self.overall

@@ -56,8 +56,8 @@ Pad = Callable[[BucketPhase, Bucket], PaddedShape]
 def make_padder(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
     """Return a function that pads served batches to a bucket of the plan, or to a fallback shape."""
 
-    def pad(phase: BucketPhase, real: Bucket) -> PaddedShape:
-        bucket = plan.find(phase, *real) or plan.fallback(phase, limits, *real)
+    def pad(phase: BucketPhase, real_shape: Bucket) -> PaddedShape:
+        bucket = plan.find(phase, *real_shape) or plan.fallback(phase, limits, *real_shape)
         return PaddedShape(bucket, is_warm(phase, bucket))
 
     return pad
@@ -129,30 +129,31 @@ class ServingHistogram:
         self._pad, self._most_buckets = pad, most_buckets
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
-        self._largest = dict.fromkeys(BucketPhase, NOTHING)
+        self._largest_sizes = dict.fromkeys(BucketPhase, NOTHING)
 
-    def count_batch(self, phase: BucketPhase, real: Bucket) -> Bucket:
-        """Count a batch of the shape `real`, and return its padded shape."""
-        padded = self._pad(phase, real)
-        self.observe(phase, real, padded)
-        return padded.bucket
+    def count_batch(self, phase: BucketPhase, real_shape: Bucket) -> Bucket:
+        """Count a batch of `real_shape`, and return its padded shape."""
+        padded_shape = self._pad(phase, real_shape)
+        self.observe(phase, real_shape, padded_shape)
+        return padded_shape.bucket
 
-    def observe(self, phase: BucketPhase, real: Bucket, padded: PaddedShape, batches: int = 1) -> None:
-        """Count `batches` batches of the shape `real` that ran as `padded`, in constant time.
+    def observe(self, phase: BucketPhase, real_shape: Bucket, padded_shape: PaddedShape, batches: int = 1) -> None:
+        """Count `batches` batches of `real_shape` that ran as `padded_shape`, in constant time.
 
-        `real` is a Bucket. For a prompt batch, it has the longest query and the most cached blocks of the sequences.
+        `real_shape` is a Bucket. For a prompt batch, it has the longest query and the most cached blocks of the
+        sequences.
         """
-        tally = self._tally_of(phase, padded.bucket)
-        if padded.warm:
+        tally = self._tally_of(phase, padded_shape.bucket)
+        if padded_shape.warm:
             tally.hits += batches
         else:
             tally.misses += batches
-            tally.needed = Bucket(*map(max, tally.needed, real))
-        tally.tokens += batches * real[0] * real[1]
-        tally.blocks += batches * blocks_of(phase, real)
+            tally.needed = Bucket(*map(max, tally.needed, real_shape))
+        tally.tokens += batches * real_shape[0] * real_shape[1]
+        tally.blocks += batches * blocks_of(phase, real_shape)
         if padding := self.padding.get(phase):
-            padding.count_batches(phase, real, padded.bucket, batches)
-        self._add_real_shape(phase, real, batches)
+            padding.count_batches(phase, real_shape, padded_shape.bucket, batches)
+        self._add_real_shape(phase, real_shape, batches)
 
     def count_compiles(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
         """Count compilations that delayed a batch of this padded shape."""
@@ -167,17 +168,17 @@ class ServingHistogram:
         counts]. Raises ValueError for any other form.
         """
         for row in rows:
-            phase, real, ran, batches, compiles = _parse_row(row)
-            padded = ran or self._pad(phase, real)
-            self.observe(phase, real, padded, batches)
+            phase, real_shape, reported_shape, batches, compiles = _parse_row(row)
+            padded_shape = reported_shape or self._pad(phase, real_shape)
+            self.observe(phase, real_shape, padded_shape, batches)
             if compiles:
-                self.count_compiles(phase, padded.bucket, compiles)
+                self.count_compiles(phase, padded_shape.bucket, compiles)
         if vision is not None:
             self.vision = self.vision or VisionTally()
             self.vision.add_rows(vision)
         for times in map(_parse_compile_times, compile_times):
-            known = self.compile_times.get(times.stage)
-            self.compile_times[times.stage] = _sum_compile_times(known, times) if known else times
+            previous = self.compile_times.get(times.stage)
+            self.compile_times[times.stage] = _sum_compile_times(previous, times) if previous else times
 
     @property
     def hits(self) -> int:
@@ -200,7 +201,7 @@ class ServingHistogram:
 
     def _real_shapes(self, phase: BucketPhase) -> dict[Bucket, float]:
         # No size is rounded to more than the largest observed size, because the limits may not admit a larger size.
-        return cap_sizes(self._shapes[phase], self._largest[phase])
+        return cap_sizes(self._shapes[phase], self._largest_sizes[phase])
 
     def _tally_of(self, phase: BucketPhase, bucket: Bucket) -> Tally:
         tally = self.tallies.get((phase, bucket))
@@ -210,13 +211,13 @@ class ServingHistogram:
             tally = self.tallies.setdefault((phase, bucket), Tally())
         return tally
 
-    def _add_real_shape(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
-        shapes, largest = self._shapes[phase], self._largest[phase]
+    def _add_real_shape(self, phase: BucketPhase, real_shape: Bucket, batches: int) -> None:
+        shapes, largest = self._shapes[phase], self._largest_sizes[phase]
         # This code runs for every batch, but a larger size is rare. So the comparison comes first, and a new shape is
         # created only if needed.
-        if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
-            self._largest[phase] = Bucket(*map(max, real, largest))
-        shape = round_sizes_up(real, self._digits[phase])
+        if real_shape[0] > largest[0] or real_shape[1] > largest[1] or real_shape[2] > largest[2]:
+            self._largest_sizes[phase] = Bucket(*map(max, real_shape, largest))
+        shape = round_sizes_up(real_shape, self._digits[phase])
         shapes[shape] = shapes.get(shape, 0.0) + batches
         if len(shapes) > MOST_SHAPES:
             self._shapes[phase], self._digits[phase] = merge_shapes(shapes, MOST_LINES, self._digits[phase])
@@ -224,15 +225,15 @@ class ServingHistogram:
 
 def _parse_row(row: Row) -> tuple[BucketPhase, Bucket, PaddedShape | None, int, int]:
     try:
-        phase, real, ran, batches, compiles = row
-        padded = None if ran is None else PaddedShape(_parse_shape(*ran[:3]), bool(ran[3]))
-        return BucketPhase(phase), _parse_shape(*real), padded, _parse_count(batches), _parse_count(compiles)
+        phase, real, fields, batches, compiles = row
+        padded_shape = None if fields is None else PaddedShape(_parse_shape(*fields[:3]), bool(fields[3]))
+        return BucketPhase(phase), _parse_shape(*real), padded_shape, _parse_count(batches), _parse_count(compiles)
     except (TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{list(row)} is not a row with phase, shape, padded shape, batches and compiles") from error
 
 
 def _sum_compile_times(first: CompileTimes, second: CompileTimes) -> CompileTimes:
-    counts = (min(sum(each), MOST_COUNT) for each in zip(first.counts, second.counts, strict=True))
+    counts = (min(sum(pair), MOST_COUNT) for pair in zip(first.counts, second.counts, strict=True))
     return CompileTimes(
         stage=first.stage,
         recipes=first.recipes + second.recipes,
@@ -246,14 +247,14 @@ def _parse_compile_times(row: Row) -> CompileTimes:
         stage, recipes, seconds, counts = row
         if len(counts) != len(COMPILE_BOUNDS) + 1:
             raise ValueError(f"{len(counts)} counts")
-        bounded = tuple(min(_parse_count(each), MOST_COUNT) for each in counts)
-        return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded)
+        bounded_counts = tuple(min(_parse_count(count), MOST_COUNT) for count in counts)
+        return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded_counts)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{list(row)} is not a row with stage, recipes, seconds and counts") from error
 
 
-def _parse_shape(size: Any, query: Any, blocks: Any) -> Bucket:
-    return Bucket(_parse_count(size), _parse_count(query), _parse_count(blocks))
+def _parse_shape(batch_size: Any, query_len: Any, blocks: Any) -> Bucket:
+    return Bucket(_parse_count(batch_size), _parse_count(query_len), _parse_count(blocks))
 
 
 def _parse_count(number: Any) -> int:

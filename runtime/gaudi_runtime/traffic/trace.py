@@ -53,12 +53,12 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Columns:
-    """The positions of arrival time, context tokens and generated tokens in a row of `count` cells."""
+    """The positions of arrival time, context tokens and generated tokens in a row of `cell_count` cells."""
 
     arrival: int
     context: int
     generated: int
-    count: int
+    cell_count: int
 
 
 FOUND_BY_NAME = ColumnNames()
@@ -70,11 +70,11 @@ class Request(NamedTuple):
     """One request of a trace: its arrival in seconds on the trace's clock, its prompt tokens and its answer tokens."""
 
     arrival: float
-    context: int
-    generated: int
+    context_tokens: int
+    generated_tokens: int
 
 
-def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> Iterator[Request]:
+def read_trace(lines: Iterable[bytes], column_names: ColumnNames = FOUND_BY_NAME) -> Iterator[Request]:
     """Yield the requests of a CSV trace in file order.
 
     `lines` are lines of a binary file. Raises TraceUnreadable with a clause that names the line: not UTF-8, no header,
@@ -85,32 +85,32 @@ def read_trace(lines: Iterable[bytes], names: ColumnNames = FOUND_BY_NAME) -> It
         header = next(rows, None)
         if header is None:
             raise TraceUnreadable("is empty, but the first line must name the columns")
-        columns = find_columns(header, names)
-        empty = True
+        columns = find_columns(header, column_names)
+        is_empty = True
         for row in rows:
             if row:
-                empty = False
+                is_empty = False
                 yield _parse_request(row, columns, rows.line_num)
-        if empty:
+        if is_empty:
             raise TraceUnreadable("has a header but no requests")
     except csv.Error as error:
         raise _line_error(rows.line_num, f"is not valid CSV: {error}") from error
 
 
 def _decode_lines(lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(lines, start=1):
         if len(line) > MAX_LINE:
-            raise _line_error(number, f"is longer than {MAX_LINE} bytes")
+            raise _line_error(line_number, f"is longer than {MAX_LINE} bytes")
         try:
             # A file that a spreadsheet program exported may begin with a byte order mark.
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode("utf-8-sig" if line_number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise _line_error(number, f"is not UTF-8 text: {error.reason}") from error
+            raise _line_error(line_number, f"is not UTF-8 text: {error.reason}") from error
 
 
 def _parse_request(row: list[str], columns: Columns, line: int) -> Request:
-    if len(row) < columns.count:
-        raise _line_error(line, f"has {len(row)} cells, but the header has {columns.count}")
+    if len(row) < columns.cell_count:
+        raise _line_error(line, f"has {len(row)} cells, but the header has {columns.cell_count}")
     context = _parse_tokens(row[columns.context], line, "context")
     if context == 0:
         raise _line_error(line, "has 0 context tokens, but a request needs at least 1")
@@ -119,10 +119,10 @@ def _parse_request(row: list[str], columns: Columns, line: int) -> Request:
     )
 
 
-def _parse_tokens(cell: str, line: int, what: str) -> int:
+def _parse_tokens(cell: str, line: int, name: str) -> int:
     text = cell.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 8 and int(text) <= MAX_TOKENS):
-        raise _line_error(line, f"has {cell[:40]!r} {what} tokens, but must have a whole number from 0 to {MAX_TOKENS}")
+        raise _line_error(line, f"has {cell[:40]!r} {name} tokens, but must have a whole number from 0 to {MAX_TOKENS}")
     return int(text)
 
 
@@ -154,18 +154,20 @@ def find_columns(header: Sequence[str], names: ColumnNames) -> Columns:
         arrival=_find_column(header, names.arrival, ARRIVAL, "the arrival time", "--arrival-column"),
         context=_find_column(header, names.context, CONTEXT, "the context tokens", "--context-column"),
         generated=_find_column(header, names.generated, GENERATED, "the generated tokens", "--generated-column"),
-        count=len(header),
+        cell_count=len(header),
     )
 
 
-def _find_column(header: Sequence[str], given: str | None, known: Sequence[str], what: str, flag: str) -> int:
-    plain = [_normalize_name(each) for each in header]
-    for name in [_normalize_name(given)] if given is not None else known:
-        if name in plain:
-            return plain.index(name)
-    missing = f"has no column {given!r}" if given is not None else f"has no column for {what}"
-    there = ", ".join(cell[:40] for cell in header[:20])
-    raise TraceUnreadable(f"{missing}. Choose one of its columns with {flag}: {there}")
+def _find_column(
+    header: Sequence[str], column_name: str | None, usual_names: Sequence[str], description: str, flag: str
+) -> int:
+    normalized = [_normalize_name(cell) for cell in header]
+    for name in [_normalize_name(column_name)] if column_name is not None else usual_names:
+        if name in normalized:
+            return normalized.index(name)
+    problem = f"has no column {column_name!r}" if column_name is not None else f"has no column for {description}"
+    existing = ", ".join(cell[:40] for cell in header[:20])
+    raise TraceUnreadable(f"{problem}. Choose one of its columns with {flag}: {existing}")
 
 
 def _normalize_name(name: str) -> str:
@@ -183,19 +185,19 @@ def sort_by_arrival(requests: Iterable[Request], window: int = WINDOW) -> Iterat
     Raises TraceUnreadable if a request is more than `window` rows too late in the file.
     """
     # Logs are often sorted by completion time, so requests with long answers come late.
-    held: list[Request] = []
-    last = -float("inf")
+    buffer: list[Request] = []
+    last_arrival = -float("inf")
     for request in requests:
-        if len(held) < window:
-            heappush(held, request)
+        if len(buffer) < window:
+            heappush(buffer, request)
             continue
-        if request.arrival < last:
+        if request.arrival < last_arrival:
             raise TraceUnreadable(f"has a request more than {window} rows too late. Sort the requests by arrival")
-        first = heapreplace(held, request) if held[0] <= request else request
-        last = first.arrival
-        yield first
-    while held:
-        yield heappop(held)
+        earliest = heapreplace(buffer, request) if buffer[0] <= request else request
+        last_arrival = earliest.arrival
+        yield earliest
+    while buffer:
+        yield heappop(buffer)
 
 
 def count_requests(requests: Iterable[Request]) -> int:

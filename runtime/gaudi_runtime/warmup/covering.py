@@ -37,47 +37,48 @@ def _cover_prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket
     for bucket in buckets:
         rows[bucket.query_len].append(bucket)
     queries = sorted(rows)
-    most = [max(each.num_blocks for each in rows[query]) for query in queries]
-    held = _suffix_maxima(most)
-    longest, query = min(limits.longest_query, max(queries, default=0)), 1
-    while query <= longest:
-        needed = min(most_context_for_query(limits, query), held[bisect_left(queries, query)])
-        row = rows[next(top for top, blocks in zip(reversed(queries), reversed(most), strict=True) if blocks >= needed)]
+    max_blocks = [max(bucket.num_blocks for bucket in rows[query]) for query in queries]
+    available_blocks = _suffix_maxima(max_blocks)
+    longest_query, query = min(limits.longest_query, max(queries, default=0)), 1
+    while query <= longest_query:
+        needed_blocks = min(most_context_for_query(limits, query), available_blocks[bisect_left(queries, query)])
+        longest_first = zip(reversed(queries), reversed(max_blocks), strict=True)
+        row = rows[next(query_len for query_len, blocks in longest_first if blocks >= needed_blocks)]
         # The smallest batch size is sufficient, because each prompt counts as a batch of one.
-        bucket = min((each for each in row if each.num_blocks >= needed), key=lambda b: (b.batch_size, b.num_blocks))
+        bucket = min((b for b in row if b.num_blocks >= needed_blocks), key=lambda b: (b.batch_size, b.num_blocks))
         yield bucket
         query = bucket.query_len + 1
 
 
 def _cover_decodes(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> Iterator[Bucket]:
     """Yield the fewest decode buckets that hold all batch sizes, without contiguous attention."""
-    rows = _largest_by_size(buckets)
-    sizes, most = [row.batch_size for row in rows], [row.num_blocks for row in rows]
-    held = _suffix_maxima(most)
-    largest = min(limits.max_num_seqs, kv_blocks, sizes[-1] if sizes else 0)
-    needed = [
-        min(most_decode_blocks(size, limits, kv_blocks), held[bisect_left(sizes, size)])
-        for size in range(1, largest + 1)
+    tops = _largest_by_size(buckets)
+    sizes, max_blocks = [top.batch_size for top in tops], [top.num_blocks for top in tops]
+    available_blocks = _suffix_maxima(max_blocks)
+    largest_size = min(limits.max_num_seqs, kv_blocks, sizes[-1] if sizes else 0)
+    needed_blocks = [
+        min(most_decode_blocks(size, limits, kv_blocks), available_blocks[bisect_left(sizes, size)])
+        for size in range(1, largest_size + 1)
     ]
     # Each sequence needs a block. So a batch of this size has no bucket in the plan if `blocks` is smaller than `size`.
-    needed = [blocks if blocks >= size else 0 for size, blocks in enumerate(needed, start=1)]
+    needed_blocks = [blocks if blocks >= size else 0 for size, blocks in enumerate(needed_blocks, start=1)]
     size = 1
-    for peak in _peaks(needed):
+    for peak in _peaks(needed_blocks):
         if peak < size:
             continue
-        blocks = needed[peak - 1]
-        top = next(row for row in reversed(rows) if row.num_blocks >= blocks)
-        yield next(each for each in buckets if each.batch_size == top.batch_size and each.num_blocks >= blocks)
+        blocks = needed_blocks[peak - 1]
+        top = next(top for top in reversed(tops) if top.num_blocks >= blocks)
+        yield next(bucket for bucket in buckets if bucket.batch_size == top.batch_size and bucket.num_blocks >= blocks)
         size = top.batch_size + 1
 
 
-def _peaks(needed: Sequence[int]) -> list[int]:
+def _peaks(needed_blocks: Sequence[int]) -> list[int]:
     """Return the batch sizes that need more blocks than every larger size, in ascending order."""
     peaks: list[int] = []
-    most = 0
-    for size in range(len(needed), 0, -1):
-        if needed[size - 1] > most:
-            most = needed[size - 1]
+    max_blocks = 0
+    for size in range(len(needed_blocks), 0, -1):
+        if needed_blocks[size - 1] > max_blocks:
+            max_blocks = needed_blocks[size - 1]
             peaks.append(size)
     return peaks[::-1]
 
@@ -89,17 +90,17 @@ def _cover_rows(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> It
     that the plugin may look up needs a bucket that holds the highest block (coverage.py).
     """
     tops = _largest_by_size(buckets)
-    most, capacity, end, least = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1
-    rows: list[int] = []
-    for at, top in enumerate(tops):
+    max_sequences, capacity, end, covered_blocks = min(limits.max_num_seqs, kv_blocks), 0, len(tops), -1
+    row_indices: list[int] = []
+    for index, top in enumerate(tops):
         # The plugin never looks up a batch size that holds no more sequences than a smaller batch size.
-        if capacity < most and min(top.batch_size, top.num_blocks) > capacity:
+        if capacity < max_sequences and min(top.batch_size, top.num_blocks) > capacity:
             capacity = min(top.batch_size, top.num_blocks)
-            rows.append(at)
-    for at in reversed(rows):
-        if min(tops[at].num_blocks, kv_blocks) > least:
-            end = max(range(at, end), key=lambda row: (min(tops[row].num_blocks, kv_blocks), -row))
-            least = min(tops[end].num_blocks, kv_blocks)
+            row_indices.append(index)
+    for index in reversed(row_indices):
+        if min(tops[index].num_blocks, kv_blocks) > covered_blocks:
+            end = max(range(index, end), key=lambda row: (min(tops[row].num_blocks, kv_blocks), -row))
+            covered_blocks = min(tops[end].num_blocks, kv_blocks)
             yield tops[end]
 
 

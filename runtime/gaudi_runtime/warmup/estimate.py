@@ -34,40 +34,40 @@ class Samples:
 
     # Sums use less memory than steps: a plan may have 20,000 buckets, and every step needs an estimate.
     count: int = 0
-    weight: float = 0.0
-    seconds: float = 0.0
+    total_weight: float = 0.0
+    total_seconds: float = 0.0
     weight_squared: float = 0.0
     weight_seconds: float = 0.0
 
     def add(self, weight: float, seconds: float) -> None:
         """Add a measured step of `weight` that took `seconds`."""
         self.count += 1
-        self.weight += weight
-        self.seconds += seconds
+        self.total_weight += weight
+        self.total_seconds += seconds
         self.weight_squared += weight * weight
         self.weight_seconds += weight * seconds
 
     def fit_line(self) -> tuple[float, float]:
         """Fit (fixed seconds, seconds per weight) by least squares. Both results are at least 0. Needs a sample."""
-        mean_weight, mean_seconds = self.weight / self.count, self.seconds / self.count
-        spread = self.weight_squared - self.weight * mean_weight
-        joint = self.weight_seconds - self.weight * mean_seconds
+        mean_weight, mean_seconds = self.total_weight / self.count, self.total_seconds / self.count
+        variance = self.weight_squared - self.total_weight * mean_weight
+        covariance = self.weight_seconds - self.total_weight * mean_seconds
         # If all weights are equal, rounding errors still make the sums differ. These errors must not count as a slope.
-        if spread <= 1e-9 * self.weight_squared or joint <= 0:
+        if variance <= 1e-9 * self.weight_squared or covariance <= 0:
             return mean_seconds, 0.0
-        fixed = mean_seconds - joint / spread * mean_weight
-        if fixed < 0:
+        fixed_seconds = mean_seconds - covariance / variance * mean_weight
+        if fixed_seconds < 0:
             return 0.0, mean_seconds / mean_weight
-        return fixed, joint / spread
+        return fixed_seconds, covariance / variance
 
 
 @dataclass
 class Work:
     """The measured and the remaining steps of one kind, such as compiling prompt buckets."""
 
-    done: Samples
-    left: int = 0
-    left_weight: float = 0.0
+    samples: Samples
+    remaining: int = 0
+    remaining_weight: float = 0.0
 
 
 def eta_seconds(kinds: Iterable[Work]) -> float | None:
@@ -76,19 +76,19 @@ def eta_seconds(kinds: Iterable[Work]) -> float | None:
     Return 0 if no step is left, and None if no step was measured.
     """
     kinds = tuple(kinds)
-    if not any(kind.left for kind in kinds):
+    if not any(kind.remaining for kind in kinds):
         return 0.0
-    measured = sum(kind.done.count for kind in kinds)
-    if not measured:
+    measured_steps = sum(kind.samples.count for kind in kinds)
+    if not measured_steps:
         return None
     # If no step of a kind was measured, its steps are assumed to take the mean time of all measured steps.
-    mean = sum(kind.done.seconds for kind in kinds) / measured
-    return sum(_remaining_seconds(kind) if kind.done.count else mean * kind.left for kind in kinds)
+    mean_seconds = sum(kind.samples.total_seconds for kind in kinds) / measured_steps
+    return sum(_remaining_seconds(kind) if kind.samples.count else mean_seconds * kind.remaining for kind in kinds)
 
 
 def _remaining_seconds(kind: Work) -> float:
-    fixed, per_weight = kind.done.fit_line()
-    return fixed * kind.left + per_weight * kind.left_weight
+    fixed_seconds, seconds_per_weight = kind.samples.fit_line()
+    return fixed_seconds * kind.remaining + seconds_per_weight * kind.remaining_weight
 
 
 class StepPace(WireModel):
@@ -118,8 +118,8 @@ class Pace(WireModel):
         seconds = self.other_seconds
         for phase, pace in ((BucketPhase.PROMPT, self.prompt), (BucketPhase.DECODE, self.decode)):
             buckets = plan.buckets_of(phase)
-            weights = sum(bucket_weight(phase, each, block_size) for each in buckets)
-            seconds += pace.fixed * len(buckets) + pace.per_weight * weights
+            total_weight = sum(bucket_weight(phase, bucket, block_size) for bucket in buckets)
+            seconds += pace.fixed * len(buckets) + pace.per_weight * total_weight
         return seconds
 
 
@@ -143,7 +143,7 @@ class Estimate:
         The remaining steps do not change.
         """
         kind, phase, bucket = step
-        self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
+        self._work[kind, phase].samples.add(self._weigh(phase, bucket), seconds)
 
     def remove_steps(self, steps: Iterable[Step]) -> None:
         """Remove these steps from the remaining steps, because they are done or were left out."""
@@ -152,13 +152,13 @@ class Estimate:
     def set_remaining(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
         """Set the remaining steps of one kind: `count` steps with `weight` in total."""
         work = self._work[kind, phase]
-        work.left, work.left_weight = count, weight
+        work.remaining, work.remaining_weight = count, weight
 
     def seconds_of(self, kind: StepKind, steps: Mapping[BucketPhase, tuple[int, float]]) -> float:
         """Estimate the seconds of steps of one kind, given count and weight by phase; 0 if no step was measured."""
-        asked = (Work(self._work[kind, phase].done, *some) for phase, some in steps.items())
-        measured = (Work(work.done) for (other, _), work in self._work.items() if other is not kind)
-        return eta_seconds((*asked, *measured)) or 0.0
+        requested = (Work(self._work[kind, phase].samples, *totals) for phase, totals in steps.items())
+        measured = (Work(work.samples) for (other_kind, _), work in self._work.items() if other_kind is not kind)
+        return eta_seconds((*requested, *measured)) or 0.0
 
     def eta_seconds(self) -> float | None:
         """Estimate the seconds until all remaining steps are done; None if no step was measured."""
@@ -167,37 +167,37 @@ class Estimate:
     def forecast(self, step: Step) -> float | None:
         """Estimate the seconds of one step; None if fewer than FEWEST_LIKE steps of its kind were measured."""
         kind, phase, bucket = step
-        done = self._work[kind, phase].done
-        if done.count < FEWEST_LIKE:
+        samples = self._work[kind, phase].samples
+        if samples.count < FEWEST_LIKE:
             return None
-        fixed, per_weight = done.fit_line()
-        return fixed + per_weight * self._weigh(phase, bucket)
+        fixed_seconds, seconds_per_weight = samples.fit_line()
+        return fixed_seconds + seconds_per_weight * self._weigh(phase, bucket)
 
     def pace(self, kinds: Iterable[StepKind], seconds: float, other_seconds: float) -> Pace | None:
         """Return the pace of a bucket that needs one step of each of these kinds; None if no step was measured.
 
         The warm-up took `seconds`. This includes `other_seconds` outside the steps of buckets.
         """
-        measured = [work.done for work in self._work.values() if work.done.count]
+        measured = [work.samples for work in self._work.values() if work.samples.count]
         if not measured:
             return None
         # If no step of a kind was measured, its steps are assumed to take the mean time of all measured steps, as in
         # `eta_seconds`.
-        mean = sum(done.seconds for done in measured) / sum(done.count for done in measured)
+        mean_seconds = sum(samples.total_seconds for samples in measured) / sum(samples.count for samples in measured)
         paces = {phase: StepPace(fixed=0, per_weight=0) for phase in BucketPhase}
         for kind in kinds:
             for phase, pace in paces.items():
-                done = self._work[kind, phase].done
-                fixed, per_weight = done.fit_line() if done.count else (mean, 0.0)
-                paces[phase] = pace.plus(StepPace(fixed=fixed, per_weight=per_weight))
+                samples = self._work[kind, phase].samples
+                fixed_seconds, seconds_per_weight = samples.fit_line() if samples.count else (mean_seconds, 0.0)
+                paces[phase] = pace.plus(StepPace(fixed=fixed_seconds, per_weight=seconds_per_weight))
         prompt, decode = (paces[phase] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         return Pace(seconds=max(0.0, seconds), other_seconds=max(0.0, other_seconds), prompt=prompt, decode=decode)
 
     def _change_remaining(self, steps: Iterable[Step], sign: int) -> None:
         for kind, phase, bucket in steps:
             work = self._work[kind, phase]
-            work.left += sign
-            work.left_weight += sign * self._weigh(phase, bucket)
+            work.remaining += sign
+            work.remaining_weight += sign * self._weigh(phase, bucket)
 
     def _weigh(self, phase: BucketPhase, bucket: Bucket) -> float:
         return float(bucket_weight(phase, bucket, self._block_size))

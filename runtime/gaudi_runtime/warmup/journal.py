@@ -81,10 +81,10 @@ def format_step(step: Step, seconds: float) -> str:
 def parse_journal(text: str, key: RecipeKey) -> Recipes:
     """Parse the steps of a journal. Raises JournalUnusable with the reason."""
     # An incomplete last line is ignored: a killed process could not finish the line.
-    first, *lines = text.split("\n")[:-1] or [""]
-    if first + "\n" != format_header(key):
+    header, *lines = text.split("\n")[:-1] or [""]
+    if header + "\n" != format_header(key):
         raise JournalUnusable("the first line does not match this software, card, model, dtype and parallelism")
-    return Recipes(dict(_parse_step(number, each) for number, each in enumerate(lines, start=2)))
+    return Recipes(dict(_parse_step(number, line) for number, line in enumerate(lines, start=2)))
 
 
 def format_journal(recipes: Recipes, key: RecipeKey) -> str:
@@ -92,15 +92,15 @@ def format_journal(recipes: Recipes, key: RecipeKey) -> str:
     return format_header(key) + "".join(format_step(step, seconds) for step, seconds in recipes.seconds.items())
 
 
-def _parse_step(number: int, text: str) -> tuple[Step, float]:
+def _parse_step(line_number: int, text: str) -> tuple[Step, float]:
     try:
         row = json.loads(text)
         step = (StepKind(row["step"]), BucketPhase(row["phase"]), _parse_bucket(row["bucket"]))
         seconds = float(row["seconds"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise JournalUnusable(f"line {number} is not a step of a warm-up: {text[:80]!r}") from error
+        raise JournalUnusable(f"line {line_number} is not a step of a warm-up: {text[:80]!r}") from error
     if not math.isfinite(seconds) or seconds < 0:
-        raise JournalUnusable(f"line {number} has negative or infinite seconds: {text[:80]!r}")
+        raise JournalUnusable(f"line {line_number} has negative or infinite seconds: {text[:80]!r}")
     return step, seconds
 
 
@@ -160,9 +160,9 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.recipes = self._read(path, key)
             # The rename is atomic, so a reader sees either the old file or the new file.
-            new = path.with_suffix(".new")
-            new.write_text(format_journal(self.recipes, key), encoding="utf-8")
-            new.replace(path)
+            new_path = path.with_suffix(".new")
+            new_path.write_text(format_journal(self.recipes, key), encoding="utf-8")
+            new_path.replace(path)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             self._warn(f"The warm-up journal {path} cannot be used: {error.strerror}.")
@@ -178,8 +178,8 @@ class Journal:
             return NOTHING_KNOWN
         except UnicodeDecodeError:
             self._warn_ignored(path, "the file is not UTF-8 text")
-        except JournalUnusable as reason:
-            self._warn_ignored(path, str(reason))
+        except JournalUnusable as error:
+            self._warn_ignored(path, str(error))
         return NOTHING_KNOWN
 
     def _warn_ignored(self, path: Path, reason: str) -> None:

@@ -41,28 +41,28 @@ def memory_split_line(split: DeviceMemorySplit, kv_blocks: int, utilization: flo
     )
 
 
-def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int) -> str:
-    """Format the progress log line about the next bucket to compile or capture. `free` is in bytes."""
+def step_line(stage: str, bucket: Bucket, position: int, planned: int, free_bytes: int) -> str:
+    """Format the progress log line about the next bucket to compile or capture."""
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
-        f"num_blocks:{bucket.num_blocks} free_mem:{format_bytes(free)}"
+        f"num_blocks:{bucket.num_blocks} free_mem:{format_bytes(free_bytes)}"
     )
 
 
-def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) -> str:
-    """Format the progress log line about the next vision bucket to run. `free` is in bytes."""
+def vision_line(bucket: VisionBucket, position: int, planned: int, free_bytes: int) -> str:
+    """Format the progress log line about the next vision bucket to run."""
     return (
         f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
-        f"height:{bucket.height} items:{bucket.items} free_mem:{format_bytes(free)}"
+        f"height:{bucket.height} items:{bucket.items} free_mem:{format_bytes(free_bytes)}"
     )
 
 
-def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
+def graph_shares_line(pool: GraphPool, free_bytes: int, prompt_ratio: float) -> str:
     """Format the progress log line about the memory for graphs."""
     return (
-        f"Using {format_bytes(pool.total)}/{format_bytes(free)} of free device memory for graphs, "
-        f"{format_bytes(pool.prompt)} for prompt and "
-        f"{format_bytes(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
+        f"Using {format_bytes(pool.total_bytes)}/{format_bytes(free_bytes)} of free device memory for graphs, "
+        f"{format_bytes(pool.prompt_bytes)} for prompt and "
+        f"{format_bytes(pool.decode_bytes)} for decode (promptRatio={prompt_ratio:g})"
     )
 
 
@@ -73,13 +73,13 @@ def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, g
     share = len(buckets) * 1000 // planned / 10 if planned else 100.0
     return (
         f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{format_bytes(graph_bytes)} "
-        f"buckets:{[list(each) for each in sorted(buckets)]}"
+        f"buckets:{[list(bucket) for bucket in sorted(buckets)]}"
     )
 
 
-def finished_line(seconds: float, taken: int) -> str:
-    """Format the log line of a finished warm-up. `taken` is the device memory of its graphs, in bytes."""
-    return f"Warmup finished in {seconds:.0f} secs, allocated {format_bytes(taken)} of device memory"
+def finished_line(seconds: float, graph_bytes: int) -> str:
+    """Format the log line of a finished warm-up. `graph_bytes` is the device memory of its graphs, in bytes."""
+    return f"Warmup finished in {seconds:.0f} secs, allocated {format_bytes(graph_bytes)} of device memory"
 
 
 class Progress:
@@ -96,14 +96,14 @@ class Progress:
         self._vision = VisionProgress()
         self._skipped: list[SkippedBucket] = []
         # The time to copy the recipes is subtracted from the time that the recipes save.
-        shared = board.report().shared_recipes
-        self._saved = -shared.seconds if shared else 0.0
+        shared_recipes = board.report().shared_recipes
+        self._saved_seconds = -shared_recipes.seconds if shared_recipes else 0.0
 
     def publish_plan(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
         """Publish the plan. `cached` counts buckets with a cached recipe; `eta` is in seconds."""
         self._board.buckets.set_plan(self._plan)
         for phase in BucketPhase:
-            buckets = [list(each) for each in self._plan.buckets_of(phase)]
+            buckets = [list(bucket) for bucket in self._plan.buckets_of(phase)]
             log.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(buckets), phase, buckets)
             self._phases[phase] = self._phases[phase].model_copy(update={"cached": cached[phase]})
         self._board.update(
@@ -121,9 +121,9 @@ class Progress:
         self._board.buckets.set_state(phase, bucket, BucketState.COMPILING)
         self._begin_step(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
 
-    def publish_warm(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved: float) -> None:
-        """Publish that `bucket` is compiled. A cached recipe saved `saved` seconds. `eta` is in seconds."""
-        self._saved += saved
+    def publish_warm(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved_seconds: float) -> None:
+        """Publish that `bucket` is compiled. A cached recipe saved `saved_seconds` seconds. `eta` is in seconds."""
+        self._saved_seconds += saved_seconds
         self._board.buckets.set_state(phase, bucket, BucketState.WARM)
         self._change_phase(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
 
@@ -137,8 +137,8 @@ class Progress:
     def publish_captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
         """Publish that `bucket` has a graph. `graph_bytes` is the total of the phase."""
         self._board.buckets.set_state(phase, bucket, BucketState.CAPTURED)
-        counted = self._phases[phase].captured + 1
-        self._change_phase(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
+        captured_count = self._phases[phase].captured + 1
+        self._change_phase(phase, eta, captured=captured_count, graph_bytes=graph_bytes, **_IDLE)
 
     def publish_skipped(self, buckets: Sequence[SkippedBucket]) -> None:
         """Publish that these buckets are left out. They are cold, or compiled without a graph."""
@@ -173,15 +173,15 @@ class Progress:
 
     def publish_vision_warm(self, device_bytes: int) -> None:
         """Publish that the run with the current vision bucket has ended and used `device_bytes` of memory."""
-        found = self._vision
-        self._change_vision(warmed=found.warmed + 1, device_bytes=found.device_bytes + device_bytes, current=None)
+        vision = self._vision
+        self._change_vision(warmed=vision.warmed + 1, device_bytes=vision.device_bytes + device_bytes, current=None)
 
     def publish_vision_skipped(self, buckets: Sequence[VisionBucket], reason: str) -> None:
         """Publish that these vision buckets stay cold."""
-        for each in buckets[:MAX_NAMED_VISION]:
-            log.warning("Vision bucket %s was left out: %s", each, reason)
-        left = (SkippedVisionBucket(bucket=each, reason=reason[:512]) for each in buckets)
-        self._change_vision(skipped=(*self._vision.skipped, *left)[:MAX_NAMED_VISION], current=None)
+        for bucket in buckets[:MAX_NAMED_VISION]:
+            log.warning("Vision bucket %s was left out: %s", bucket, reason)
+        skipped = (SkippedVisionBucket(bucket=bucket, reason=reason[:512]) for bucket in buckets)
+        self._change_vision(skipped=(*self._vision.skipped, *skipped)[:MAX_NAMED_VISION], current=None)
 
     def _change_vision(self, **changes: object) -> None:
         self._vision = self._vision.model_copy(update=changes)
@@ -197,5 +197,5 @@ class Progress:
         self._phases[phase] = self._phases[phase].model_copy(update=changes)
         compiles = sum(progress.warmed for progress in self._phases.values())
         timing = {} if eta is None else {"eta_seconds": eta}
-        saved = max(0.0, self._saved)
+        saved = max(0.0, self._saved_seconds)
         self._board.update(compiles=compiles, recipe_seconds_saved=saved, **{phase: self._phases[phase]}, **timing)

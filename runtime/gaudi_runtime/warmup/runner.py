@@ -53,8 +53,8 @@ Cold = frozenset[tuple[BucketPhase, Bucket]]
 class SpentSeconds:
     """The seconds of the executed steps, and the compile seconds that cached recipes saved."""
 
-    steps: float = 0.0
-    spared: float = 0.0
+    step_seconds: float = 0.0
+    saved_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Job:
 
     def record_seconds(self, step: Step, seconds: float) -> None:
         """Record the seconds of a step."""
-        self.spent.steps += seconds
-        self.spent.spared += self.journal.recipes.saved_seconds(step, seconds)
+        self.spent.step_seconds += seconds
+        self.spent.saved_seconds += self.journal.recipes.saved_seconds(step, seconds)
         self.estimate.record_seconds(step, seconds)
         self.journal.write(step, seconds)
 
@@ -103,8 +103,8 @@ def warm_up(
     `stop` is checked between steps, because a compilation cannot be interrupted. `split` and `kv_blocks` describe the
     allocated KV cache. `clock` returns monotonic seconds. Raises Stopped.
     """
-    captures = engine.captures_graphs and config.warmup.enabled
-    folder = config.recipe_cache_dir if config.warmup.enabled else None
+    captures_graphs = engine.captures_graphs and config.warmup.enabled
+    recipe_folder = config.recipe_cache_dir if config.warmup.enabled else None
     job = Job(
         config=config,
         engine=engine,
@@ -113,18 +113,18 @@ def warm_up(
         stop=stop,
         clock=clock,
         time_budget=TimeBudget(config.warmup.time_budget_seconds, clock),
-        journal=Journal(folder, engine.recipe_key()),
+        journal=Journal(recipe_folder, engine.recipe_key()),
         estimate=Estimate(config.limits.block_size),
-        progress=Progress(board, plan, captures, spans),
+        progress=Progress(board, plan, captures_graphs, spans),
         spans=spans,
     )
     try:
         _run_stages(job, split, kv_blocks)
     finally:
         job.journal.close()
-    kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures else (StepKind.COMPILE,)
-    seconds = job.time_budget.elapsed_seconds()
-    return job.estimate.pace(kinds, seconds + job.spent.spared, seconds - job.spent.steps)
+    kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures_graphs else (StepKind.COMPILE,)
+    elapsed_seconds = job.time_budget.elapsed_seconds()
+    return job.estimate.pace(kinds, elapsed_seconds + job.spent.saved_seconds, elapsed_seconds - job.spent.step_seconds)
 
 
 def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
@@ -133,7 +133,7 @@ def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
         log.warning("Warm-up is disabled, so the first request of every shape waits for a compile.")
         job.board.update(warmup_skipped=True)
         return
-    free = job.engine.memory().free
+    free_before = job.engine.memory().free
     _warm_vision(job)
     settings, limits = job.config.warmup, job.config.limits
     steps = compile_steps(job.plan, limits, kv_blocks, settings.prompt_order, settings.decode_order)
@@ -141,8 +141,8 @@ def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
     _warm_sampler(job)
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
-        _capture_graphs(job, split.margin, cold, {(each.phase, each.bucket) for each in steps if each.covering})
-    log.info("%s", finished_line(job.time_budget.elapsed_seconds(), free - job.engine.memory().free))
+        _capture_graphs(job, split.margin, cold, {(step.phase, step.bucket) for step in steps if step.covering})
+    log.info("%s", finished_line(job.time_budget.elapsed_seconds(), free_before - job.engine.memory().free))
 
 
 def _publish_plan(job: Job) -> None:
@@ -153,22 +153,22 @@ def _publish_plan(job: Job) -> None:
     if job.config.warmup.enabled:
         job.estimate.add_steps(_planned_steps(job))
     cached = {
-        phase: sum(recipes.has_recipe(phase, each) for each in job.plan.buckets_of(phase)) for phase in BucketPhase
+        phase: sum(recipes.has_recipe(phase, bucket) for bucket in job.plan.buckets_of(phase)) for phase in BucketPhase
     }
     if job.journal.is_open:
         planned = len(job.plan.prompt) + len(job.plan.decode)
         log.info("Recipe cache: %d of %d buckets have a recipe from an earlier start", sum(cached.values()), planned)
     warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
     job.progress.publish_plan(cached, warnings, job.estimate.eta_seconds())
-    if vision := _vision_buckets(job):
-        job.progress.publish_vision_plan(vision)
+    if vision_buckets := _vision_buckets(job):
+        job.progress.publish_vision_plan(vision_buckets)
 
 
 def _planned_steps(job: Job) -> list[Step]:
     """Return all steps of the plan. Each bucket is compiled or loaded from the recipe cache, and then captured."""
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.buckets_of(phase)]
-    steps: list[Step] = [(job.journal.recipes.step_kind(*each), *each) for each in buckets]
-    return steps + [(StepKind.CAPTURE, *each) for each in buckets] if job.engine.captures_graphs else steps
+    steps: list[Step] = [(job.journal.recipes.step_kind(*key), *key) for key in buckets]
+    return steps + [(StepKind.CAPTURE, *key) for key in buckets] if job.engine.captures_graphs else steps
 
 
 def _vision_buckets(job: Job) -> tuple[VisionBucket, ...]:
@@ -184,19 +184,19 @@ def _warm_vision(job: Job) -> None:
     if not buckets:
         return
     job.board.update(phase=Phase.COMPILING)
-    warmed: list[VisionBucket] = []
+    warmed_buckets: list[VisionBucket] = []
     for position, bucket in enumerate(buckets, start=1):
         raise_if_stopped(job.stop)
         if job.time_budget.is_spent():
             job.progress.publish_vision_skipped(buckets[position - 1 :], job.time_budget.reason)
             return
-        free = job.engine.memory().free
-        job.progress.publish_vision_running(bucket, position, free)
+        free_bytes = job.engine.memory().free
+        job.progress.publish_vision_running(bucket, position, free_bytes)
         try:
-            with job.spans.vision_span(bucket, free) as figures:
+            with job.spans.vision_span(bucket, free_bytes) as figures:
                 figures["device_bytes"] = cast("SupportsVision", job.engine).warm_vision(bucket)
             job.progress.publish_vision_warm(figures["device_bytes"])
-            warmed.append(bucket)
+            warmed_buckets.append(bucket)
         except ShapeRefused as error:
             job.progress.publish_vision_skipped([bucket], str(error))
         except DeviceOutOfMemory as error:
@@ -205,7 +205,7 @@ def _warm_vision(job: Job) -> None:
             job.progress.publish_vision_skipped(buckets[position - 1 :], f"the device ran out of memory: {error}")
             return
     if job.config.engine.execution_mode is ExecutionMode.TORCH_COMPILE:
-        _repeat_vision_runs(job, warmed)
+        _repeat_vision_runs(job, warmed_buckets)
 
 
 def _repeat_vision_runs(job: Job, buckets: Sequence[VisionBucket]) -> None:
@@ -228,45 +228,45 @@ def _repeat_vision_runs(job: Job, buckets: Sequence[VisionBucket]) -> None:
 def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
     """Compile the buckets in this order, and return the buckets that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
-    cold: list[SkippedBucket] = []
-    late: list[SkippedBucket] = []
-    to_capture = dict.fromkeys(BucketPhase, (0, 0.0))
+    cold_buckets: list[SkippedBucket] = []
+    over_budget: list[SkippedBucket] = []
+    capture_totals = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
         # The budget is checked between steps, because a compilation cannot be interrupted.
-        if not step.covering and job.time_budget.is_spent(_reserved_seconds(job, to_capture)):
-            late.append(_make_skipped(step.phase, step.bucket, job.time_budget.reason))
+        if not step.covering and job.time_budget.is_spent(_reserved_seconds(job, capture_totals)):
+            over_budget.append(_make_skipped(step.phase, step.bucket, job.time_budget.reason))
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
-            cold.append(skipped)
+            cold_buckets.append(skipped)
             job.progress.publish_skipped([skipped])
         else:
-            count, weighed = to_capture[step.phase]
-            more = bucket_weight(step.phase, step.bucket, job.config.limits.block_size)
-            to_capture[step.phase] = (count + 1, weighed + more)
-    if late:
+            count, total_weight = capture_totals[step.phase]
+            weight = bucket_weight(step.phase, step.bucket, job.config.limits.block_size)
+            capture_totals[step.phase] = (count + 1, total_weight + weight)
+    if over_budget:
         # All buckets are published in one update: there may be thousands of buckets, and each update wakes every long
         # poll.
-        job.progress.publish_skipped(late)
-    return _drop_cold_steps(job, [*cold, *late])
+        job.progress.publish_skipped(over_budget)
+    return _drop_cold_steps(job, [*cold_buckets, *over_budget])
 
 
-def _reserved_seconds(job: Job, to_capture: Mapping[BucketPhase, tuple[int, float]]) -> float:
+def _reserved_seconds(job: Job, capture_totals: Mapping[BucketPhase, tuple[int, float]]) -> float:
     """Return the seconds of the time budget that are reserved for captures; 0 unless the order is CoverFirst."""
     # Without this reserve, the budget could end during compilation. Then no bucket would get a graph.
     orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
     if not job.engine.captures_graphs or CaptureOrder.COVER_FIRST not in orders:
         return 0.0
-    return job.estimate.seconds_of(StepKind.CAPTURE, to_capture)
+    return job.estimate.seconds_of(StepKind.CAPTURE, capture_totals)
 
 
 def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> SkippedBucket | None:
     """Compile one bucket. Return the reason if it stays cold, otherwise None."""
     step = (job.journal.recipes.step_kind(phase, bucket), phase, bucket)
-    free, forecast = job.engine.memory().free, job.estimate.forecast(step)
-    job.progress.publish_compiling(phase, bucket, position, free, forecast)
+    free_bytes, forecast = job.engine.memory().free, job.estimate.forecast(step)
+    job.progress.publish_compiling(phase, bucket, position, free_bytes, forecast)
     started = job.clock()
     try:
-        with job.spans.step_span(step, forecast, free):
+        with job.spans.step_span(step, forecast, free_bytes):
             job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         # The next bucket is still tried, because it may be smaller and fit into the memory.
@@ -294,20 +294,20 @@ def _drop_cold_steps(job: Job, cold: list[SkippedBucket]) -> Cold:
     return buckets
 
 
-def _pad_to_warm(job: Job, cold: Cold) -> Cold:
+def _pad_to_warm(job: Job, cold_buckets: Cold) -> Cold:
     """Pad requests to warm buckets if some buckets stayed cold. Return all buckets that get no graph."""
-    if not cold:
-        return cold
-    warm = plan_without_cold(job.plan, job.config.limits, cold)
+    if not cold_buckets:
+        return cold_buckets
+    warm = plan_without_cold(job.plan, job.config.limits, cold_buckets)
     job.engine.use_warm_buckets(warm)
     planned, used = (
-        [(phase, each) for phase in BucketPhase for each in plan.buckets_of(phase)] for plan in (job.plan, warm)
+        [(phase, bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase)] for plan in (job.plan, warm)
     )
-    unused = sorted(set(planned) - cold - set(used))
-    job.progress.publish_skipped([_make_skipped(*each, COLD_ROW) for each in unused])
-    padded = "Requests are padded to larger warm buckets."
-    log.warning("%d of %d buckets stayed cold. %s", len(cold), len(planned), padded)
-    return cold.union(unused)
+    unused = sorted(set(planned) - cold_buckets - set(used))
+    job.progress.publish_skipped([_make_skipped(*key, COLD_ROW) for key in unused])
+    message = "Requests are padded to larger warm buckets."
+    log.warning("%d of %d buckets stayed cold. %s", len(cold_buckets), len(planned), message)
+    return cold_buckets.union(unused)
 
 
 def _warm_sampler(job: Job) -> None:
@@ -338,9 +338,9 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
     buckets are captured.
     """
     job.board.update(phase=Phase.CAPTURING)
-    settings, free = job.config.warmup, job.engine.memory().free
-    pool = graph_pool(free, margin, settings.prompt_ratio)
-    log.info("%s", graph_shares_line(pool, free, settings.prompt_ratio))
+    settings, free_bytes = job.config.warmup, job.engine.memory().free
+    pool = graph_pool(free_bytes, margin, settings.prompt_ratio)
+    log.info("%s", graph_shares_line(pool, free_bytes, settings.prompt_ratio))
     budget = CaptureBudget(
         job.plan,
         pool,
@@ -352,12 +352,12 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
     while step := budget.next_step():
         raise_if_stopped(job.stop)
         if job.time_budget.is_spent() and (step.phase, step.bucket) not in covering:
-            budget.end(job.time_budget.reason, but=covering)
+            budget.end(job.time_budget.reason, except_buckets=covering)
         else:
             _capture(job, step, budget)
     for phase in BucketPhase:
-        captured = budget.phase_budget(phase)
-        job.progress.publish_capture_end(phase, captured.captured, captured.graph_bytes)
+        phase_budget = budget.phase_budget(phase)
+        job.progress.publish_capture_end(phase, phase_budget.captured, phase_budget.graph_bytes)
     job.progress.publish_skipped(budget.skipped_buckets())
 
 
@@ -366,23 +366,24 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
 
     If the graph does not fit, its phase ends. If the engine refuses the shape, the phase continues.
     """
-    phase, started = budget.phase_budget(step.phase), job.clock()
-    timed = (StepKind.CAPTURE, step.phase, step.bucket)
-    free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
-    job.progress.publish_capturing(step.phase, step.bucket, step.position, free, forecast)
+    phase_budget, started = budget.phase_budget(step.phase), job.clock()
+    timed_step = (StepKind.CAPTURE, step.phase, step.bucket)
+    free_bytes, forecast = job.engine.memory().free, job.estimate.forecast(timed_step)
+    job.progress.publish_capturing(step.phase, step.bucket, step.position, free_bytes, forecast)
     try:
-        with job.spans.step_span(timed, forecast, free) as figures:
+        with job.spans.step_span(timed_step, forecast, free_bytes) as figures:
             figures["graph_bytes"] = job.engine.capture(step.phase, step.bucket)
-        phase.record_captured(figures["graph_bytes"])
+        phase_budget.record_captured(figures["graph_bytes"])
     except DeviceOutOfMemory as error:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
-        phase.record_out_of_memory(str(error))
+        phase_budget.record_out_of_memory(str(error))
         return
     except GraphRefused as error:
-        phase.record_refused(str(error))
+        phase_budget.record_refused(str(error))
         return
-    job.record_seconds(timed, job.clock() - started)
-    for each in map(budget.phase_budget, BucketPhase):
-        # `over([step])` would give a wrong estimate, because the budget may leave out some buckets and retry others.
-        job.estimate.set_remaining(StepKind.CAPTURE, each.phase, each.waiting_count, each.waiting_weight)
-    job.progress.publish_captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())
+    job.record_seconds(timed_step, job.clock() - started)
+    for remaining in map(budget.phase_budget, BucketPhase):
+        # `remove_steps([step])` would give a wrong estimate, because the budget may leave out some buckets and retry
+        # others.
+        job.estimate.set_remaining(StepKind.CAPTURE, remaining.phase, remaining.waiting_count, remaining.waiting_weight)
+    job.progress.publish_captured(step.phase, step.bucket, phase_budget.graph_bytes, job.estimate.eta_seconds())

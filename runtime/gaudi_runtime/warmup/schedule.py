@@ -4,12 +4,12 @@ Functions return the order of compilations, sampler runs, block swaps and captur
 to divide the memory for graphs and the time for new buckets:
 
     budget = CaptureBudget(plan, pool, block_size=..., prompt_order=..., decode_order=...)
-    while step := budget.next():
+    while step := budget.next_step():
         phase = budget.phase_budget(step.phase)
         try:
-            phase.take(engine.capture(step.phase, step.bucket))
-        except DeviceOutOfMemory:
-            phase.fail()
+            phase.record_captured(engine.capture(step.phase, step.bucket))
+        except DeviceOutOfMemory as error:
+            phase.record_out_of_memory(str(error))
 
 In the first pass, prompt and then decode capture graphs within their shares. In the second pass, each incomplete phase
 continues with all remaining memory, prompt first. A bucket without a graph is served without graph replay
@@ -57,22 +57,25 @@ def compile_steps(
     """
     orders = {BucketPhase.PROMPT: prompt_order, BucketPhase.DECODE: decode_order}
     steps = {phase: _phase_steps(plan, phase, limits, kv_blocks, order) for phase, order in orders.items()}
-    prompt, decode = ([each for each in found if not each.covering] for found in steps.values())
+    prompt, decode = ([step for step in phase_steps if not step.covering] for phase_steps in steps.values())
     if CaptureOrder.COVER_FIRST not in orders.values():
         return [*prompt, *decode]
-    turns = [((2 * at + 1) / len(rest), each) for rest in (prompt, decode) for at, each in enumerate(rest)]
-    first = [each for found in steps.values() for each in found if each.covering]
-    return [*first, *(each for _, each in sorted(turns, key=lambda turn: turn[0]))]
+    turns = [((2 * index + 1) / len(rest), step) for rest in (prompt, decode) for index, step in enumerate(rest)]
+    covering_steps = [step for phase_steps in steps.values() for step in phase_steps if step.covering]
+    return [*covering_steps, *(step for _, step in sorted(turns, key=lambda turn: turn[0]))]
 
 
 def _phase_steps(
     plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int, order: CaptureOrder
 ) -> list[CompileStep]:
-    covering, buckets = 0, compile_order(plan, phase)
+    covering_count, buckets = 0, compile_order(plan, phase)
     if order is CaptureOrder.COVER_FIRST:
-        found = cover_first(plan, phase, limits, kv_blocks)
-        covering, buckets = found.covering, found.buckets
-    return [CompileStep(phase, each, at, covering=at <= covering) for at, each in enumerate(buckets, start=1)]
+        cover_order = cover_first(plan, phase, limits, kv_blocks)
+        covering_count, buckets = cover_order.covering_count, cover_order.buckets
+    return [
+        CompileStep(phase, bucket, position, covering=position <= covering_count)
+        for position, bucket in enumerate(buckets, start=1)
+    ]
 
 
 def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
@@ -160,22 +163,22 @@ class CaptureStep:
 class PhaseBudget:
     """The capture budget of one phase: its queue and its running totals. All amounts are in bytes.
 
-    `captured` contains the buckets with a graph, in order. `left` and `refused` contain the buckets without a graph,
-    with the reasons.
+    `captured` contains the buckets with a graph, in order. `left_out` and `refused` contain the buckets without a
+    graph, with the reasons.
     """
 
     def __init__(self, phase: BucketPhase, queue: Collection[Bucket], share: int, block_size: int) -> None:
         self.phase = phase
-        self.share = share
+        self.remaining_bytes = share
         self.graph_bytes = 0
         self.captured: list[Bucket] = []
-        self.left: dict[Bucket, str] = {}
+        self.left_out: dict[Bucket, str] = {}
         self.refused: dict[Bucket, str] = {}
-        self.over = False
+        self.ended = False
         self._queue = deque(queue)
-        self._planned = len(queue)
+        self._planned_count = len(queue)
         self._block_size = block_size
-        self._weight = 0
+        self._captured_weight = 0
         self.waiting_weight = sum(map(self._weigh, queue))
 
     @property
@@ -189,19 +192,19 @@ class PhaseBudget:
     @property
     def is_complete(self) -> bool:
         """Whether every bucket that can have a graph has a graph."""
-        return len(self.captured) + len(self.refused) == self._planned
+        return len(self.captured) + len(self.refused) == self._planned_count
 
     def next_step(self) -> CaptureStep | None:
         """Return the first bucket of the queue whose estimated bytes are less than the rest of the share."""
-        while self._queue and not self.over:
+        while self._queue and not self.ended:
             bucket = self._queue[0]
             estimate = self._estimate_bytes(bucket)
             # The estimate is 0 before the first graph, because the size of a graph is known only after a capture.
-            if estimate < self.share:
+            if estimate < self.remaining_bytes:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
-            room = format_bytes(max(0, self.share))
+            free = format_bytes(max(0, self.remaining_bytes))
             self._skip_first(
-                f"this graph needs about {format_bytes(estimate)}, but only {room} are left for {self.phase} graphs"
+                f"this graph needs about {format_bytes(estimate)}, but only {free} are left for {self.phase} graphs"
             )
         return None
 
@@ -213,14 +216,14 @@ class PhaseBudget:
         bucket = self._pop()
         self.captured.append(bucket)
         self.graph_bytes += graph_bytes
-        self.share -= graph_bytes
-        self._weight += self._weigh(bucket)
+        self.remaining_bytes -= graph_bytes
+        self._captured_weight += self._weigh(bucket)
 
     def record_out_of_memory(self, reason: str) -> None:
         """End the phase, because the graph of the current step did not fit into the device memory."""
-        failed = self._queue[0]
+        failed_bucket = self._queue[0]
         self._skip_first(f"the device ran out of memory while this graph was captured ({reason})")
-        self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
+        self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed_bucket)}")
 
     def record_refused(self, reason: str) -> None:
         """Record that the engine cannot make a graph of the current step's shape."""
@@ -230,7 +233,7 @@ class PhaseBudget:
     def end(self, reason: str) -> None:
         """Leave out all buckets that were not tried yet, with this reason."""
         self.skip_all_except((), reason)
-        self.over = True
+        self.ended = True
 
     def skip_all_except(self, buckets: Collection[Bucket], reason: str) -> None:
         """Leave out all buckets that were not tried yet, except `buckets`, with this reason."""
@@ -242,13 +245,13 @@ class PhaseBudget:
 
     def resume(self, share: int) -> None:
         """Queue the left-out buckets a second time, with another share of the memory."""
-        self._queue = deque(self.left)
+        self._queue = deque(self.left_out)
         self.waiting_weight = sum(map(self._weigh, self._queue))
-        self.left = {}
-        self.share = share
+        self.left_out = {}
+        self.remaining_bytes = share
 
     def _skip_first(self, reason: str) -> None:
-        self.left[self._pop()] = reason
+        self.left_out[self._pop()] = reason
 
     def _pop(self) -> Bucket:
         bucket = self._queue.popleft()
@@ -257,7 +260,7 @@ class PhaseBudget:
 
     def _estimate_bytes(self, bucket: Bucket) -> int:
         """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first graph."""
-        return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
+        return self._weigh(bucket) * self.graph_bytes // self._captured_weight if self._captured_weight else 0
 
     def _weigh(self, bucket: Bucket) -> int:
         return bucket_weight(self.phase, bucket, self._block_size)
@@ -266,8 +269,8 @@ class PhaseBudget:
 class CaptureBudget:
     """The memory budget of graph capture, and the order in which the buckets get their memory.
 
-    `next` returns the next bucket to capture, until no more graphs fit. After every step, the caller calls exactly
-    one of the phase's methods `take`, `fail` and `refuse`.
+    `next_step` returns the next bucket to capture, until no more graphs fit. After every step, the caller calls exactly
+    one of the phase's methods `record_captured`, `record_out_of_memory` and `record_refused`.
     """
 
     def __init__(
@@ -286,9 +289,9 @@ class CaptureBudget:
             queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
             return PhaseBudget(phase, queue, share, block_size)
 
-        self._pool = pool.total
-        self._prompt = make_phase_budget(BucketPhase.PROMPT, prompt_order, pool.prompt)
-        self._decode = make_phase_budget(BucketPhase.DECODE, decode_order, pool.decode)
+        self._pool_bytes = pool.total_bytes
+        self._prompt = make_phase_budget(BucketPhase.PROMPT, prompt_order, pool.prompt_bytes)
+        self._decode = make_phase_budget(BucketPhase.DECODE, decode_order, pool.decode_bytes)
         self._passes = deque((self._prompt, self._decode))
         self._second_pass = deque((self._prompt, self._decode))
 
@@ -305,10 +308,10 @@ class CaptureBudget:
         """Return the budget of one phase, which records the results of the phase's steps."""
         return self._prompt if phase is BucketPhase.PROMPT else self._decode
 
-    def end(self, reason: str, but: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
-        """Leave out all buckets with this reason, except the buckets in `but`, which are tried once more."""
+    def end(self, reason: str, except_buckets: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
+        """Leave out all buckets with this reason, except the buckets in `except_buckets`, which are tried once more."""
         for budget in (self._prompt, self._decode):
-            budget.skip_all_except({bucket for phase, bucket in but if phase is budget.phase}, reason)
+            budget.skip_all_except({bucket for phase, bucket in except_buckets if phase is budget.phase}, reason)
         self._second_pass.clear()
 
     def skipped_buckets(self) -> tuple[SkippedBucket, ...]:
@@ -316,16 +319,16 @@ class CaptureBudget:
         return tuple(
             SkippedBucket(phase=budget.phase, bucket=bucket, reason=reason)
             for budget in (self._prompt, self._decode)
-            for bucket, reason in (*budget.refused.items(), *budget.left.items())
+            for bucket, reason in (*budget.refused.items(), *budget.left_out.items())
         )
 
     def _resume_next_phase(self) -> bool:
         """Give all remaining bytes to the next incomplete phase. Return False if no phase is left for a second pass."""
         while self._second_pass:
             budget = self._second_pass.popleft()
-            bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
+            bytes_left = self._pool_bytes - self._prompt.graph_bytes - self._decode.graph_bytes
             # A phase that ran out of memory gets no second pass, because it would run out of memory a second time.
-            if not budget.is_complete and not budget.over and bytes_left > 0:
+            if not budget.is_complete and not budget.ended and bytes_left > 0:
                 budget.resume(bytes_left)
                 self._passes.append(budget)
                 return True
@@ -341,12 +344,12 @@ class TimeBudget:
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self._seconds, self._clock, self._started = seconds, clock, clock()
 
-    def is_spent(self, reserved: float = 0.0) -> bool:
+    def is_spent(self, reserved_seconds: float = 0.0) -> bool:
         """Return True if no further bucket may start. A running step is completed.
 
-        `reserved` is the number of seconds that later steps need.
+        `reserved_seconds` is the number of seconds that later steps need.
         """
-        return self._seconds is not None and self.elapsed_seconds() + reserved >= self._seconds
+        return self._seconds is not None and self.elapsed_seconds() + reserved_seconds >= self._seconds
 
     def elapsed_seconds(self) -> float:
         """Return the seconds since warm-up began."""

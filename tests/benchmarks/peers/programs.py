@@ -16,7 +16,7 @@ import yaml
 
 from gaudi_operator.api.crd import crds_yaml
 from localcluster import ControlPlane
-from localcluster.cache import made_once
+from localcluster.cache import ensure_cached
 from localcluster.programs import build
 from localcluster.progress import step
 from localcluster.sandbox.processes import Identity, wait_until
@@ -45,7 +45,7 @@ class Program:
         plane.kubectl("create", "namespace", self.name)
         plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=self.installed(plane))
         plane.authority.issue(self.name, self.name, "system:masters")
-        plane.kubeconfig_for(self.name, self.kubeconfig(plane))
+        plane.write_user_kubeconfig(self.name, self.kubeconfig(plane))
         group, _, _ = self.workload.make("any")["apiVersion"].partition("/")
         served = ("api-resources", f"--api-group={group}", "--output=name")
         plane.wait(lambda: group in plane.kubectl(*served), f"{self.workload.kind} to be served")
@@ -169,7 +169,7 @@ def kuberay() -> Path:
             build.go(["build", "-trimpath", "-ldflags=-s -w", "-o", str(folder / "manager"), "tool"], _KUBERAY)
 
     pins = b"".join((_KUBERAY / name).read_bytes() for name in ("go.mod", "go.sum"))
-    return made_once(f"kuberay-{crc32(pins):08x}", make) / "manager"
+    return ensure_cached(f"kuberay-{crc32(pins):08x}", make) / "manager"
 
 
 def _ray_installed(_: ControlPlane) -> str:

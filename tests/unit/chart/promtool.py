@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from localcluster.cache import made_once
+from localcluster.cache import ensure_cached
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
@@ -18,7 +18,7 @@ def promtool() -> Path:
     Raises LocalClusterError if neither is available.
     """
     own = shutil.which("promtool")
-    return Path(own) if own else made_once("promtool-debian", _unpack) / "usr" / "bin" / "promtool"
+    return Path(own) if own else ensure_cached("promtool-debian", _unpack) / "usr" / "bin" / "promtool"
 
 
 def _unpack(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.cache import cache_dir, made_once
+from localcluster.cache import cache_dir, ensure_cached
 from localcluster.images import archive
 from localcluster.node.state import State, read_state
 from localcluster.sandbox.processes import Identity
@@ -26,7 +26,7 @@ def test_cache_folder_is_read_from_the_environment(cache: Path) -> None:
 def test_entry_is_built_once() -> None:
     made = []
     for _ in range(2):
-        folder = made_once("thing", lambda draft: made.append((draft / "file").write_text("x")))
+        folder = ensure_cached("thing", lambda draft: made.append((draft / "file").write_text("x")))
     assert len(made) == 1
     assert (folder / "file").read_text() == "x"
 
@@ -37,8 +37,8 @@ def test_incomplete_entry_is_built_again() -> None:
         raise RuntimeError("out of disk")
 
     with pytest.raises(RuntimeError):
-        made_once("thing", fail)
-    folder = made_once("thing", lambda draft: (draft / "whole").touch())
+        ensure_cached("thing", fail)
+    folder = ensure_cached("thing", lambda draft: (draft / "whole").touch())
     assert [file.name for file in folder.iterdir()] == ["whole"]
 
 
@@ -55,7 +55,7 @@ def test_folder_without_a_state_file_returns_none(tmp_path: Path) -> None:
 def test_reused_pid_is_not_the_recorded_process() -> None:
     ours = Identity.of(os.getpid())
     assert ours.alive
-    assert not Identity(ours.pid, ours.started + 1).alive
+    assert not Identity(ours.pid, ours.start_ticks + 1).alive
 
 
 def test_zombie_process_is_not_alive() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from localcluster import cluster
 from localcluster.cluster import GivenCluster
-from localcluster.images.build_settings import with_settings
+from localcluster.images.build_settings import add_settings
 from localcluster.programs import debian
 from localcluster.sandbox import cgroups
 
@@ -79,7 +79,7 @@ def test_cgroup_is_removed_with_its_children(tmp_path: Path) -> None:
 
 def test_every_build_stage_gets_build_arguments_of_existing_files(tmp_path: Path) -> None:
     (tmp_path / "apt.conf").touch()
-    assert with_settings("ARG A\nFROM a AS b\nRUN c\nFROM b\n", tmp_path) == (
+    assert add_settings("ARG A\nFROM a AS b\nRUN c\nFROM b\n", tmp_path) == (
         "ARG A\nFROM a AS b\nARG APT_CONFIG=/mnt/apt.conf\nARG UV_CACHE_DIR=/media\nRUN c\n"
         "FROM b\nARG APT_CONFIG=/mnt/apt.conf\nARG UV_CACHE_DIR=/media\n"
     )

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localcluster.sandbox.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox.processes import Identity, wait_for_end, wait_until
 
 # The program ends its first thread while another thread continues. The kernel then reports the process as a zombie,
 # although the process still runs.
@@ -25,7 +25,7 @@ def test_process_is_alive_after_its_first_thread_ended() -> None:
         wait_until(lambda: _state(process.pid) == "Z", "the first thread to end", 20)
         assert identity.alive
         identity.kill()
-        wait_gone(identity)
+        wait_for_end(identity)
 
 
 def test_zombie_is_not_alive() -> None:

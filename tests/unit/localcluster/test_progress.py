@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from localcluster.progress import Board, about
+from localcluster.progress import Board, format_time_left
 
 
 @dataclass
@@ -89,4 +89,4 @@ def test_terminal_keeps_one_line_of_a_finished_step() -> None:
     ],
 )
 def test_estimate_is_rounded_and_marked(seconds: float, words: str) -> None:
-    assert about(seconds) == words
+    assert format_time_left(seconds) == words

@@ -4,18 +4,18 @@ import threading
 
 import pytest
 
-from localcluster.programs.side_by_side import Job, Lane, side_by_side
+from localcluster.programs.side_by_side import Job, Lane, run_lanes
 
 
 def test_lanes_run_at_the_same_time() -> None:
     met = threading.Barrier(2, timeout=30)
-    side_by_side([Job(met.wait)], [Job(met.wait)])
+    run_lanes([Job(met.wait)], [Job(met.wait)])
     assert not met.broken
 
 
 def test_jobs_of_a_lane_run_in_order() -> None:
     done: list[str] = []
-    side_by_side([Job(lambda: done.append("first")), Job(lambda: done.append("second"))])
+    run_lanes([Job(lambda: done.append("first")), Job(lambda: done.append("second"))])
     assert done == ["first", "second"]
 
 
@@ -27,7 +27,7 @@ def test_error_is_raised_while_another_lane_still_runs() -> None:
         raise RuntimeError("no mirror")
 
     with pytest.raises(RuntimeError, match="no mirror"):
-        side_by_side([Job(working.set), Job(lambda: release.wait(30))], [Job(fail)])
+        run_lanes([Job(working.set), Job(lambda: release.wait(30))], [Job(fail)])
     assert not release.is_set()
     release.set()
 

@@ -35,7 +35,7 @@ def test_slot_of_an_ended_holder_is_reused(take: Take) -> None:
 
 def test_slot_of_another_holder_is_not_released(take: Take, tmp_path: Path) -> None:
     slot, _ = take()
-    with slots.held(slot, tmp_path) as ours:
+    with slots.try_hold(slot, tmp_path) as ours:
         assert not ours
 
 

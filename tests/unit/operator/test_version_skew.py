@@ -45,16 +45,16 @@ async def report_from(answer: Object | None) -> PodReport:
         try:
             found = await ports.fetch(StatusPort("uid-of-a", "c1", "127.0.0.1", server.port), after=0, wait=0.0)
         except (PodUnreachable, UnusableReport) as error:
-            return PodReport("c1", NOW, ignored=str(error))
+            return PodReport("c1", NOW, ignored_reason=str(error))
         return PodReport("c1", NOW, report=found)
 
 
 async def gate_after(answer: Object | None, *conditions: Object) -> tuple[bool | None, str | None]:
     """Return the gate that is set for a pod with this response, and the reason why its report is ignored."""
     found = await report_from(answer)
-    seen = view(pod(conditions=conditions), found.report, ignored=found.ignored)
+    seen = view(pod(conditions=conditions), found.report, ignored_reason=found.ignored_reason)
     action = judgement.judge_gate(seen, Readiness(), Deadlines(NOW))
-    return action.open if action else None, seen.report_ignored
+    return action.open if action else None, seen.ignored_reason
 
 
 @pytest.mark.parametrize(

@@ -26,24 +26,24 @@ def test_seed_000_split_leaves_the_logged_gibibytes() -> None:
 
 def test_seed_000_llama_3_1_8b_has_1519_blocks() -> None:
     split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
-    llama = block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layers=32)
+    llama = block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layer_count=32)
     assert count_kv_blocks(split.kv_cache, llama) == 1519
 
 
 def test_seed_000_pool_is_split_by_the_prompt_ratio() -> None:
     split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
     pool = graph_pool(gib(55.43), split.margin, prompt_ratio=0.3)
-    assert pool.total / GIB == pytest.approx(15.85, abs=0.005)
-    assert pool.prompt / GIB == pytest.approx(4.755, abs=0.0005)
-    assert pool.decode / GIB == pytest.approx(11.095, abs=0.0005)
+    assert pool.total_bytes / GIB == pytest.approx(15.85, abs=0.005)
+    assert pool.prompt_bytes / GIB == pytest.approx(4.755, abs=0.0005)
+    assert pool.decode_bytes / GIB == pytest.approx(11.095, abs=0.0005)
 
 
 def test_block_of_llama_3_1_8b_in_bfloat16_takes_16_mib() -> None:
-    assert block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layers=32) == 16 * 2**20
+    assert block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layer_count=32) == 16 * 2**20
 
 
 def test_latent_block_has_one_vector_per_token() -> None:
-    assert latent_block_bytes(block_size=128, latent_dim=576, dtype_bytes=2, layers=61) == 128 * 576 * 2 * 61
+    assert latent_block_bytes(block_size=128, latent_dim=576, dtype_bytes=2, layer_count=61) == 128 * 576 * 2 * 61
 
 
 def test_cache_smaller_than_a_block_is_refused() -> None:
@@ -54,7 +54,7 @@ def test_cache_smaller_than_a_block_is_refused() -> None:
 
 
 def test_pool_of_less_memory_than_the_margin_is_empty() -> None:
-    assert graph_pool(free_now=10, margin=11, prompt_ratio=0.3).total == 0
+    assert graph_pool(free_bytes=10, margin_bytes=11, prompt_ratio=0.3).total_bytes == 0
 
 
 @given(BYTES, SHARE, SHARE)
@@ -67,5 +67,5 @@ def test_split_adds_up_to_the_free_memory(free: int, utilization: float, share: 
 @given(BYTES, BYTES, SHARE)
 def test_shares_add_up_to_the_pool(free: int, margin: int, ratio: float) -> None:
     pool = graph_pool(free, margin, ratio)
-    assert pool.prompt + pool.decode == pool.total
-    assert min(pool.prompt, pool.decode) >= 0
+    assert pool.prompt_bytes + pool.decode_bytes == pool.total_bytes
+    assert min(pool.prompt_bytes, pool.decode_bytes) >= 0

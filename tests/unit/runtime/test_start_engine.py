@@ -22,7 +22,7 @@ def question_after_start(config: RuntimeConfig) -> ComparisonInput | None:
     clock = VirtualClock()
     board = ReportBoard("0" * 64, clock)
     make = partial(SimEngine, sleep=clock.sleep)
-    return start_engine(config, board, threading.Event(), make, clock).question
+    return start_engine(config, board, threading.Event(), make, clock).comparison_input
 
 
 def board_after_start(config: RuntimeConfig) -> ComparisonInput:

@@ -33,14 +33,14 @@ class KubernetesType:
     """A Kubernetes type, with the members in `model` that the API offers.
 
     `page` is the page of the Kubernetes API reference. `restriction` describes in sentences what the API does not
-    offer. `own` contains the paths of members whose meaning or default differs from Kubernetes.
+    offer. `differences` contains the paths of members whose meaning or default differs from Kubernetes.
     """
 
     name: str
     model: type[BaseModel]
     page: str
     restriction: str = ""
-    own: frozenset[str] = frozenset()
+    differences: frozenset[str] = frozenset()
 
     @cached_property
     def schema(self) -> Schema:
@@ -61,7 +61,7 @@ KUBERNETES_TYPES = (
         SideContainer,
         _POD,
         restriction="Ports, probes and lifecycle hooks are not supported. The operator sets the security context.",
-        own=frozenset({"image", "imagePullPolicy", "env", "volumeMounts"}),
+        differences=frozenset({"image", "imagePullPolicy", "env", "volumeMounts"}),
     ),
     KubernetesType("EnvVar", EnvVar, _POD),
     KubernetesType("HPAScalingRules", ScalingRules, _AUTOSCALER, restriction="`tolerance` is not supported."),
@@ -69,7 +69,7 @@ KUBERNETES_TYPES = (
     KubernetesType("LabelSelector", LabelSelector, "definitions/label-selector-v1-meta"),
     KubernetesType("LocalObjectReference", SecretName, "definitions/local-object-reference-v1"),
     KubernetesType("MetricIdentifier", MetricIdentifier, _AUTOSCALER),
-    KubernetesType("MetricSpec", Metric, _AUTOSCALER, own=frozenset({"containerResource.container"})),
+    KubernetesType("MetricSpec", Metric, _AUTOSCALER, differences=frozenset({"containerResource.container"})),
     KubernetesType("MetricTarget", MetricTarget, _AUTOSCALER),
     KubernetesType("NodeSelectorTerm", NodeSelectorTerm, "definitions/node-selector-term-v1"),
     KubernetesType(
@@ -77,7 +77,7 @@ KUBERNETES_TYPES = (
         PodAffinityTerm,
         _POD,
         restriction="`matchLabelKeys` and `mismatchLabelKeys` are not supported.",
-        own=frozenset({"labelSelector"}),
+        differences=frozenset({"labelSelector"}),
     ),
     KubernetesType(
         "ResourceRequirements",
@@ -91,7 +91,7 @@ KUBERNETES_TYPES = (
         "TopologySpreadConstraint",
         TopologySpreadConstraint,
         _POD,
-        own=frozenset({"labelSelector", "matchLabelKeys"}),
+        differences=frozenset({"labelSelector", "matchLabelKeys"}),
     ),
     KubernetesType(
         "Volume",
@@ -99,9 +99,9 @@ KUBERNETES_TYPES = (
         _POD,
         restriction="All kinds of volumes meet the Pod Security level restricted. `hostPath` and service account tokens"
         " are not supported.",
-        own=frozenset({"name", "persistentVolumeClaim.claimName"}),
+        differences=frozenset({"name", "persistentVolumeClaim.claimName"}),
     ),
-    KubernetesType("VolumeMount", VolumeMount, _POD, own=frozenset({"name", "readOnly"})),
+    KubernetesType("VolumeMount", VolumeMount, _POD, differences=frozenset({"name", "readOnly"})),
 )
 """The types in the order of their names."""
 
@@ -111,4 +111,4 @@ def find_kubernetes_type(schema: Schema) -> KubernetesType | None:
     members = schema.get("properties")
     if members is None:
         return None
-    return next((each for each in KUBERNETES_TYPES if each.schema["properties"] == members), None)
+    return next((candidate for candidate in KUBERNETES_TYPES if candidate.schema["properties"] == members), None)

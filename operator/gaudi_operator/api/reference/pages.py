@@ -98,12 +98,12 @@ cluster-scoped ([classes.md](../how-to/classes.md)). `kubectl explain gic.spec` 
 def inference_pages(root: Schema) -> Mapping[str, str]:
     """Return the pages of GaudiInference in Markdown, by their path in the checkout."""
     spec, status = root["properties"]["spec"], root["properties"]["status"]
-    found = {"index.md": _index_page(root)}
+    pages = {"index.md": _index_page(root)}
     for row in _section_rows(spec):
-        found[_page_file_name(row.path)] = _section_page(row, _cross_section_rules(spec, row.path))
-    found["status.md"] = "\n".join([f"# status\n\n{NOTICE}\n", *_field_tables("status", status, "##", TYPES_PAGE)])
-    found[TYPES_PAGE] = "\n".join([TYPES_INTRODUCTION, *map(_type_section, KUBERNETES_TYPES)])
-    return {f"{FOLDER}/{name}": text for name, text in found.items()}
+        pages[_page_file_name(row.path)] = _section_page(row, _cross_section_rules(spec, row.path))
+    pages["status.md"] = "\n".join([f"# status\n\n{NOTICE}\n", *_field_tables("status", status, "##", TYPES_PAGE)])
+    pages[TYPES_PAGE] = "\n".join([TYPES_INTRODUCTION, *map(_type_section, KUBERNETES_TYPES)])
+    return {f"{FOLDER}/{file_name}": text for file_name, text in pages.items()}
 
 
 def class_page(root: Schema) -> str:
@@ -127,13 +127,13 @@ def _index_page(root: Schema) -> str:
     spec, status = root["properties"]["spec"], root["properties"]["status"]
     sections = list(_section_rows(spec))
     names = {row.path for row in sections}
-    lines = [_section_line(row) for row in sections]
-    others = [row for row in direct_fields(spec) if row.path not in names]
-    rules = [each for each in _top_level_rules(spec, "spec") if _section_of_message(each) not in names]
+    section_lines = [_section_line(row) for row in sections]
+    other_fields = [row for row in direct_fields(spec) if row.path not in names]
+    rules = [message for message in _top_level_rules(spec, "spec") if _section_of_message(message) not in names]
     parts = [
-        INTRODUCTION + "\n".join([*lines, f"| [`status`](status.md) | {status['description']} | |"]) + "\n",
+        INTRODUCTION + "\n".join([*section_lines, f"| [`status`](status.md) | {status['description']} | |"]) + "\n",
         "## Other fields of spec\n",
-        field_table(others, TYPES_PAGE),
+        field_table(other_fields, TYPES_PAGE),
         *rule_list(rules),
         EXAMPLE,
         "## metadata\n",
@@ -145,8 +145,8 @@ def _index_page(root: Schema) -> str:
 def _section_line(row: FieldRow) -> str:
     """Return the line of a section. The description ends with the effect of a change."""
     text, _, change = field_description(row).partition(" A change ")
-    required = ", **required**" if row.required else ""
-    return f"| [`{row.path}`]({_page_file_name(row.path)}){required} | {text} | {change.removesuffix('.')} |"
+    required_mark = ", **required**" if row.required else ""
+    return f"| [`{row.path}`]({_page_file_name(row.path)}){required_mark} | {text} | {change.removesuffix('.')} |"
 
 
 def _section_page(row: FieldRow, cross_rules: list[str]) -> str:
@@ -154,21 +154,21 @@ def _section_page(row: FieldRow, cross_rules: list[str]) -> str:
     parts = [
         f"# {path}\n\n{NOTICE}\n",
         f"{field_description(row)} [All sections](index.md)\n",
-        field_table(nested_fields(row.schema, whole=False), TYPES_PAGE),
+        field_table(nested_fields(row.schema, expand_types=False), TYPES_PAGE),
         *rule_list([*cross_rules, *rule_messages(row.schema, path)]),
     ]
     return "\n".join(parts)
 
 
-def _field_tables(name: str, schema: Schema, heading: str, types_page: str) -> Iterator[str]:
+def _field_tables(section: str, schema: Schema, heading_prefix: str, types_page: str) -> Iterator[str]:
     """Yield a table of the fields of `schema`, and a heading with a table for each field that has members."""
     yield f"{schema['description']}\n"
     yield field_table(direct_fields(schema), types_page)
-    yield from rule_list(_top_level_rules(schema, name))
+    yield from rule_list(_top_level_rules(schema, section))
     for row in _section_rows(schema):
-        yield f"{heading} {name}.{row.path}\n\n{field_description(row)}\n"
-        yield field_table(nested_fields(row.schema, whole=False), types_page)
-        yield from rule_list(rule_messages(row.schema, f"{name}.{row.path}"))
+        yield f"{heading_prefix} {section}.{row.path}\n\n{field_description(row)}\n"
+        yield field_table(nested_fields(row.schema, expand_types=False), types_page)
+        yield from rule_list(rule_messages(row.schema, f"{section}.{row.path}"))
 
 
 def _top_level_rules(schema: Schema, path: str) -> Iterator[str]:
@@ -178,21 +178,23 @@ def _top_level_rules(schema: Schema, path: str) -> Iterator[str]:
 
 def _cross_section_rules(spec: Schema, section: str) -> list[str]:
     """Return the messages of the rules of spec that begin with a field of `section`. They compare several sections."""
-    return [each for each in _top_level_rules(spec, "spec") if _section_of_message(each) == section]
+    return [message for message in _top_level_rules(spec, "spec") if _section_of_message(message) == section]
 
 
 def _section_of_message(message: str) -> str:
     return leading_field_path(message).partition(".")[2].partition(".")[0]
 
 
-def _type_section(kind: KubernetesType) -> str:
+def _type_section(kubernetes_type: KubernetesType) -> str:
     def describe_difference(row: FieldRow) -> str:
-        return field_description(row) if row.path in kind.own else ""
+        return field_description(row) if row.path in kubernetes_type.differences else ""
 
+    name = kubernetes_type.name
+    link = f"[{name} in the Kubernetes documentation]({kubernetes_type.reference_url})"
     parts = [
-        f"## {kind.name}\n",
-        f"[{kind.name} in the Kubernetes documentation]({kind.reference_url}). {kind.restriction}".strip() + "\n",
-        field_table(nested_fields(kind.schema, whole=False), "", describe_difference),
-        *rule_list(rule_messages(kind.schema, kind.name, within=True)),
+        f"## {name}\n",
+        f"{link}. {kubernetes_type.restriction}".strip() + "\n",
+        field_table(nested_fields(kubernetes_type.schema, expand_types=False), "", describe_difference),
+        *rule_list(rule_messages(kubernetes_type.schema, name, is_type=True)),
     ]
     return "\n".join(parts)

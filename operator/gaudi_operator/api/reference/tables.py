@@ -44,32 +44,32 @@ def direct_fields(schema: Schema) -> Iterator[FieldRow]:
         yield FieldRow(name, child, name in schema.get("required", []))
 
 
-def nested_fields(schema: Schema, prefix: str = "", *, whole: bool = True) -> Iterator[FieldRow]:
+def nested_fields(schema: Schema, prefix: str = "", *, expand_types: bool = True) -> Iterator[FieldRow]:
     """Yield every field below `schema`, parents before children. In a path, `[]` means an entry of a list.
 
-    Without `whole`, the members of Kubernetes types are omitted.
+    Without `expand_types`, the members of Kubernetes types are omitted.
     """
-    inner = entry_schema(schema)
-    prefix += "[]." if inner is not schema else "." if prefix else ""
-    for name, child in inner.get("properties", {}).items():
-        row = FieldRow(prefix + name, child, name in inner.get("required", []))
+    entry = entry_schema(schema)
+    prefix += "[]." if entry is not schema else "." if prefix else ""
+    for name, child in entry.get("properties", {}).items():
+        row = FieldRow(prefix + name, child, name in entry.get("required", []))
         yield row
-        if whole or not row.type:
-            yield from nested_fields(child, prefix + name, whole=whole)
+        if expand_types or not row.type:
+            yield from nested_fields(child, prefix + name, expand_types=expand_types)
 
 
-def rule_messages(schema: Schema, path: str, *, within: bool = False) -> Iterator[str]:
+def rule_messages(schema: Schema, path: str, *, is_type: bool = False) -> Iterator[str]:
     """Yield the message of each CEL rule with the path of its field, outermost first.
 
-    The rules of a Kubernetes type are omitted, unless `schema` is the type itself (`within`).
+    The rules of a Kubernetes type are omitted, unless `schema` is the type itself (`is_type`).
     """
-    known = None if within else find_kubernetes_type(schema)
-    of_type = known.schema.get(RULES, ()) if known else ()
+    kubernetes_type = None if is_type else find_kubernetes_type(schema)
+    type_rules = kubernetes_type.schema.get(RULES, ()) if kubernetes_type else ()
     for rule in schema.get(RULES, ()):
-        if rule not in of_type:
-            sentence = rule["message"]
-            yield sentence if leading_field_path(sentence) else f"`{path}` {sentence}"
-    if known:
+        if rule not in type_rules:
+            message = rule["message"]
+            yield message if leading_field_path(message) else f"`{path}` {message}"
+    if kubernetes_type:
         return
     for name, child in schema.get("properties", {}).items():
         yield from rule_messages(child, f"{path}.{name}")
@@ -77,9 +77,9 @@ def rule_messages(schema: Schema, path: str, *, within: bool = False) -> Iterato
         yield from rule_messages(schema["items"], f"{path}[]")
 
 
-def rule_list(sentences: Iterable[str]) -> Iterator[str]:
+def rule_list(messages: Iterable[str]) -> Iterator[str]:
     """Yield a list of the rules, or nothing if there are no rules."""
-    if lines := [f"- {sentence}." for sentence in sentences]:
+    if lines := [f"- {message}." for message in messages]:
         yield "Rules:\n\n" + "\n".join(lines) + "\n"
 
 
@@ -89,22 +89,22 @@ def field_description(row: FieldRow) -> str:
 
 
 def field_table(
-    shown: Iterable[FieldRow], types_page: str, meaning: Callable[[FieldRow], str] = field_description
+    rows: Iterable[FieldRow], types_page: str, describe: Callable[[FieldRow], str] = field_description
 ) -> str:
     """Return a table of fields. `types_page` is the relative address of the page of the Kubernetes types."""
     lines = [
         f"| `{row.path}` | {_type_and_bounds(row.schema)} | {_default_cell(row)} | "
-        f"{_meaning_cell(row, types_page, meaning)} |"
-        for row in shown
+        f"{_meaning_cell(row, types_page, describe)} |"
+        for row in rows
     ]
     return "\n".join(["| Field | Type | Default | Meaning |", "|---|---|---|---|", *lines]) + "\n"
 
 
-def _meaning_cell(row: FieldRow, types_page: str, meaning: Callable[[FieldRow], str]) -> str:
+def _meaning_cell(row: FieldRow, types_page: str, describe: Callable[[FieldRow], str]) -> str:
     # Escape bars, because a bar ends a table cell.
-    text = meaning(row).replace("|", "\\|")
-    members = f"[Members]({types_page}#{row.type.name.lower()})." if row.type else ""
-    return f"{text} {members}".strip()
+    text = describe(row).replace("|", "\\|")
+    members_link = f"[Members]({types_page}#{row.type.name.lower()})." if row.type else ""
+    return f"{text} {members_link}".strip()
 
 
 def _type_and_bounds(schema: Schema) -> str:
@@ -122,19 +122,19 @@ def _type_name(schema: Schema, kind: str) -> str:
         return f"list of {_plural_type_name(schema['items'])}"
     if "additionalProperties" in schema:
         return f"map of {_plural_type_name(schema['additionalProperties'])}"
-    known = find_kubernetes_type(schema)
-    return _type_link(known) if known else str(kind)
+    kubernetes_type = find_kubernetes_type(schema)
+    return _type_link(kubernetes_type) if kubernetes_type else str(kind)
 
 
 def _plural_type_name(schema: Schema) -> str:
-    known = find_kubernetes_type(schema)
-    if known:
-        return _type_link(known)
+    kubernetes_type = find_kubernetes_type(schema)
+    if kubernetes_type:
+        return _type_link(kubernetes_type)
     return "integers or strings" if INT_OR_STRING in schema else f"{schema['type']}s"
 
 
-def _type_link(known: KubernetesType) -> str:
-    return f"[{known.name}]({known.reference_url})"
+def _type_link(kubernetes_type: KubernetesType) -> str:
+    return f"[{kubernetes_type.name}]({kubernetes_type.reference_url})"
 
 
 def _format_bounds(schema: Schema, kind: str) -> str:

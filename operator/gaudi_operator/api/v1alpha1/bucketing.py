@@ -15,14 +15,14 @@ from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
 # Exclude unified buckets: gaudi-plan lists unified buckets, but no engine of the runtime makes such batches.
-ServedStrategy = Annotated[Strategy, ContractEnum(without=(Strategy.UNIFIED,))]
+ServedStrategy = Annotated[Strategy, ContractEnum(excluded=(Strategy.UNIFIED,))]
 
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
 
 
 def _cel_none_set(*fields: str) -> str:
     """Return a CEL expression that is true if none of `fields` is set in any range."""
-    paths = ", ".join(f"self.?{each}.?{field}" for each in _RANGES for field in fields)
+    paths = ", ".join(f"self.?{range_path}.?{field}" for range_path in _RANGES for field in fields)
     return f"![{paths}].exists(value, value.hasValue())"
 
 

@@ -96,8 +96,8 @@ class ModelSource(ApiModel):
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
         """Repeat the check of the schema rule, because the installed definition may belong to another release."""
-        named = (self.hugging_face, self.persistent_volume_claim, self.host_path, self.oci_image)
-        if sum(each is not None for each in named) != 1:
+        sources = (self.hugging_face, self.persistent_volume_claim, self.host_path, self.oci_image)
+        if sum(source is not None for source in sources) != 1:
             raise ValueError("must name exactly one of huggingFace, persistentVolumeClaim, hostPath or ociImage")
         return self
 

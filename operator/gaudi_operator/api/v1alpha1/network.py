@@ -64,10 +64,10 @@ REACHED_FROM_OUTSIDE = Rule(
 )
 
 
-def _validate_cidr(text: str) -> str:
-    """Return the text. Raises ValueError if the text is not a range of addresses."""
-    ip_network(text, strict=False)
-    return text
+def _validate_cidr(cidr: str) -> str:
+    """Return `cidr`. Raises ValueError if it is not a range of addresses."""
+    ip_network(cidr, strict=False)
+    return cidr
 
 
 Cidr = Annotated[

@@ -25,12 +25,12 @@ MAX_GROUP_NAME_LENGTH = 37
 """Names of groups add a revision, the number of the group and the hash of the StatefulSet of its workers."""
 
 
-def _printer_column(name: str, kind: str, path: str, priority: int = 0, description: str = "") -> dict[str, Any]:
+def _printer_column(name: str, json_type: str, path: str, priority: int = 0, description: str = "") -> dict[str, Any]:
     """Return a column of `kubectl get`. A column with priority 1 appears only with `-o wide`."""
-    always = {"name": name, "type": kind, "jsonPath": path}
+    column = {"name": name, "type": json_type, "jsonPath": path}
     # Omit empty values, because the API server drops empty values. Otherwise applying the definition again would report
     # a change.
-    return always | {key: each for key, each in (("description", description), ("priority", priority)) if each}
+    return column | {key: value for key, value in (("description", description), ("priority", priority)) if value}
 
 
 PRINTER_COLUMNS = (

@@ -395,4 +395,4 @@ class GaudiInferenceStatus(ApiModel):
     @property
     def served_revisions(self) -> frozenset[str]:
         """The names of the listed revisions that had a ready pod at any time."""
-        return frozenset(each.name for each in self.revisions if each.served)
+        return frozenset(revision.name for revision in self.revisions if revision.served)

@@ -64,5 +64,5 @@ def main() -> None:
     """Run the console script. Every error, including a wrong command line, exits with code 1 as in kubectl."""
     try:
         app(prog_name="kubectl gaudi")
-    except SystemExit as end:
-        sys.exit(1 if end.code else 0)
+    except SystemExit as error:
+        sys.exit(1 if error.code else 0)

@@ -30,15 +30,15 @@ Pod = Annotated[str | None, typer.Option(help="Name of the pod. Defaults to the 
 
 
 @with_resource
-def buckets(asked: SelectedResource, pod: Pod = None, output: Output = OutputFormat.TEXT) -> None:
+def buckets(selection: SelectedResource, pod: Pod = None, output: Output = OutputFormat.TEXT) -> None:
     """Draw the buckets of a pod, with the state and traffic of each bucket, and the cold batches."""
-    name = pod or default_pod_name(read_status(asked.cluster.fetch_inference(asked.name)))
-    if name is None:
-        raise CommandError(f"{asked.full_name} has no pod with a report of its buckets")
+    pod_name = pod or default_pod_name(read_status(selection.cluster.fetch_inference(selection.name)))
+    if pod_name is None:
+        raise CommandError(f"{selection.full_name} has no pod with a report of its buckets")
     try:
-        table = BucketTable.model_validate_json(asked.cluster.query_pod(asked.name, name, BUCKETS_PATH))
+        table = BucketTable.model_validate_json(selection.cluster.query_pod(selection.name, pod_name, BUCKETS_PATH))
     except ValidationError as error:
-        raise CommandError(f"the answer of pod {name} is not a table of buckets") from error
+        raise CommandError(f"the answer of pod {pod_name} is not a table of buckets") from error
     if output is OutputFormat.JSON:
         typer.echo(table.model_dump_json(by_alias=True, exclude_none=True, indent=1))
         return
@@ -47,41 +47,41 @@ def buckets(asked: SelectedResource, pod: Pod = None, output: Output = OutputFor
     from gaudi_operator.cli.plan.drawing import heat_table
 
     console = Console()
-    console.print(f"pod {make_one_line(name)}", style="bold", highlight=False, markup=False)
-    for each in bucket_heat_maps(table):
-        console.print(heat_table(each, console))
+    console.print(f"pod {make_one_line(pod_name)}", style="bold", highlight=False, markup=False)
+    for heat_map in bucket_heat_maps(table):
+        console.print(heat_table(heat_map, console))
     for line in cold_shape_lines(table):
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def default_pod_name(status: GaudiInferenceStatus) -> str | None:
     """Return the pod whose buckets are drawn by default: a ready pod, or else the pod with the most progress."""
-    best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
-    return best.name if best else None
+    best_pod = max(status.pods, key=lambda pod: (pod.ready, pod.warmup_percent), default=None)
+    return best_pod.name if best_pod else None
 
 
 def bucket_heat_maps(table: BucketTable) -> Iterator[HeatMap]:
     """Yield the heat maps of `kubectl gaudi buckets`, one per phase with buckets. Only the last map has a caption."""
-    rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
-    known = [phase for phase in BucketPhase if rows[phase]]
-    yield from (_heat_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
+    rows_by_phase = {phase: [row for row in table.rows if row.phase is phase] for phase in BucketPhase}
+    phases = [phase for phase in BucketPhase if rows_by_phase[phase]]
+    yield from (_heat_map(phase, rows_by_phase[phase], CAPTION if phase is phases[-1] else "") for phase in phases)
 
 
 def _heat_map(phase: BucketPhase, rows: Sequence[BucketRow], caption: str) -> HeatMap:
-    places: defaultdict[Place, list[BucketRow]] = defaultdict(list)
+    rows_by_place: defaultdict[Place, list[BucketRow]] = defaultdict(list)
     for row in rows:
         bucket = Bucket(*row.bucket)
-        places[bucket.batch_size, length_of(phase, bucket)].append(row)
-    heat = heat_of({place: _count_batches(here) for place, here in places.items()})
-    cells = {place: _heat_cell(here, heat[place]) for place, here in places.items()}
+        rows_by_place[bucket.batch_size, length_of(phase, bucket)].append(row)
+    heat_by_place = heat_of({place: _count_batches(place_rows) for place, place_rows in rows_by_place.items()})
+    cells = {place: _heat_cell(place_rows, heat_by_place[place]) for place, place_rows in rows_by_place.items()}
     planned = sum(row.state is not BucketState.UNPLANNED for row in rows)
     captured = sum(row.state is BucketState.CAPTURED for row in rows)
-    down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
+    vertical_axis = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
-        title=f"{plural(planned, f'{phase} bucket')}, {captured} captured: batch size across, {down} down",
+        title=f"{plural(planned, f'{phase} bucket')}, {captured} captured: batch size across, {vertical_axis} down",
         caption=caption,
-        batches=sorted({batch for batch, _ in places}),
-        lengths=sorted({length for _, length in places}),
+        batch_sizes=sorted({batch_size for batch_size, _ in rows_by_place}),
+        lengths=sorted({length for _, length in rows_by_place}),
         cell=cells.get,
     )
 
@@ -103,11 +103,11 @@ def _heat_cell(rows: Sequence[BucketRow], heat: float) -> Cell:
 
 def cold_shape_lines(table: BucketTable) -> Iterator[str]:
     """Yield an output line of `kubectl gaudi buckets` for each shape that ran cold, the most frequent shape first."""
-    cold = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
-    for row in cold[:MOST_NAMED]:
-        compiles = f", {plural(row.compiles, 'compile')} waited for" if row.compiles else ""
-        yield f"{row.phase} {tuple(row.bucket)}: {row.misses} of {row.hits + row.misses} batches cold{compiles}"
-    if len(cold) > MOST_NAMED:
-        yield f"and {plural(len(cold) - MOST_NAMED, 'more shape')}"
+    cold_rows = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
+    for row in cold_rows[:MOST_NAMED]:
+        compile_note = f", {plural(row.compiles, 'compile')} waited for" if row.compiles else ""
+        yield f"{row.phase} {tuple(row.bucket)}: {row.misses} of {row.hits + row.misses} batches cold{compile_note}"
+    if len(cold_rows) > MOST_NAMED:
+        yield f"and {plural(len(cold_rows) - MOST_NAMED, 'more shape')}"
     if table.left_off:
         yield f"{plural(table.left_off, 'more bucket')} did not fit into the answer"

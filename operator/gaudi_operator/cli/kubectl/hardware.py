@@ -51,7 +51,7 @@ Timeout = Annotated[int, typer.Option(min=1, help="Timeout of the trial, in seco
 
 @with_resource
 def hardware_report(
-    asked: SelectedResource, output: Output = Path("hardware-report.json"), timeout: Timeout = 7200
+    selection: SelectedResource, output: Output = Path("hardware-report.json"), timeout: Timeout = 7200
 ) -> None:
     """Test image, model and configuration on free cards of the cluster, and write one report file.
 
@@ -60,17 +60,17 @@ def hardware_report(
     from rich.console import Console
 
     console = Console(stderr=True)
-    pod = trial_pod(asked.name, asked.cluster.list_pods(asked.name), timeout)
-    name = asked.cluster.create_pod(asked.name, pod)
-    console.print(f"pod/{name} created")
+    pod = trial_pod(selection.name, selection.cluster.list_pods(selection.name), timeout)
+    pod_name = selection.cluster.create_pod(selection.name, pod)
+    console.print(f"pod/{pod_name} created")
     try:
-        ended = _wait_for_end(asked, name, timeout, console)
-        report = read_report(asked.cluster.read_pod_log(asked.name, name))
+        ended_pod = _wait_for_end(selection, pod_name, timeout, console)
+        report = read_report(selection.cluster.read_pod_log(selection.name, pod_name))
     finally:
         with suppress(ConfigError):  # the pod may be gone already
-            asked.cluster.delete_pod(asked.name, name)
+            selection.cluster.delete_pod(selection.name, pod_name)
     report = report.model_copy(
-        update={"cluster": cluster_facts(ended, asked.cluster.read_node(ended["spec"].get("nodeName", "")))}
+        update={"cluster": cluster_facts(ended_pod, selection.cluster.read_node(ended_pod["spec"].get("nodeName", "")))}
     )
     output.write_text(report.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
     for proof in report.proofs:
@@ -85,18 +85,19 @@ def hardware_report(
 def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
     """Return a test pod for a hardware report. The pod is similar to the newest pod, with a deadline of `seconds`.
 
-    Raises Refused if the resource has no pods, or if its replicas are groups of pods.
+    Raises CommandError if the resource has no pods, or if its replicas are groups of pods.
     """
     if not pods:
         raise CommandError(
             f'{SINGULAR} "{name}" has no pod from which image, model and node could be copied. Set its '
             "replicas to 1 or more"
         )
-    like = max(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]))
-    if GROUP_SIZE_ANNOTATION in (like["metadata"].get("annotations") or {}):
+    newest_pod = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    if GROUP_SIZE_ANNOTATION in (newest_pod["metadata"].get("annotations") or {}):
         raise CommandError(f'the replicas of {SINGULAR} "{name}" are groups of pods, which a single pod cannot test')
-    spec, serving = like["spec"], next(each for each in like["spec"]["containers"] if each["name"] == CONTAINER)
-    trial = {
+    spec = newest_pod["spec"]
+    serving = next(container for container in spec["containers"] if container["name"] == CONTAINER)
+    trial_container = {
         key: value for key, value in serving.items() if key not in ("livenessProbe", "readinessProbe", "lifecycle")
     }
     arguments = ["hardware-report", "--config", CONFIG_PATH, "--folder", CACHE_PATH, "--output", "-"]
@@ -111,7 +112,7 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
         },
         "spec": {
             **{key: spec[key] for key in KEPT if key in spec},
-            "containers": [{**trial, "args": arguments}],
+            "containers": [{**trial_container, "args": arguments}],
             "restartPolicy": "Never",
             "activeDeadlineSeconds": seconds,
             "automountServiceAccountToken": False,
@@ -123,28 +124,28 @@ def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
 def read_report(log: str) -> HardwareReport:
     """Return the last hardware report in the log of a test pod.
 
-    Raises Refused with the last line of the log if there is no report.
+    Raises CommandError with the last line of the log if there is no report.
     """
     for line in reversed(log.splitlines()):
         with suppress(ValidationError):
             return HardwareReport.model_validate_json(line)
-    last = next((line for line in reversed(log.splitlines()) if line.strip()), "nothing")
-    raise CommandError(f"the trial wrote no report. The end of its log: {last[:500]}")
+    last_line = next((line for line in reversed(log.splitlines()) if line.strip()), "nothing")
+    raise CommandError(f"the trial wrote no report. The end of its log: {last_line[:500]}")
 
 
 def cluster_facts(pod: Manifest, node: Manifest) -> dict[str, str]:
     """Return facts about the cluster for the hardware report. `node` is empty if the user may not read nodes."""
-    info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
-    cards = {
+    node_info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
+    card_counts = {
         key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key
     }
-    image = next((each["image"] for each in pod["spec"]["containers"] if each["name"] == CONTAINER), "")
-    said = {
-        key: str(info[key])
+    image = next((container["image"] for container in pod["spec"]["containers"] if container["name"] == CONTAINER), "")
+    versions = {
+        key: str(node_info[key])
         for key in ("kubeletVersion", "kernelVersion", "osImage", "containerRuntimeVersion")
-        if key in info
+        if key in node_info
     }
-    return {"image": image, **said, **{key: str(value) for key, value in cards.items()}}
+    return {"image": image, **versions, **{key: str(value) for key, value in card_counts.items()}}
 
 
 def why_not_started(pod: Manifest) -> str:
@@ -153,31 +154,31 @@ def why_not_started(pod: Manifest) -> str:
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("message") or condition.get("reason") or "the pod has no node yet")
-    for each in status.get("containerStatuses") or ():
-        if waiting := (each.get("state") or {}).get("waiting"):
-            return ": ".join(str(waiting[key]) for key in ("reason", "message") if waiting.get(key))
+    for container_status in status.get("containerStatuses") or ():
+        if waiting_state := (container_status.get("state") or {}).get("waiting"):
+            return ": ".join(str(waiting_state[key]) for key in ("reason", "message") if waiting_state.get(key))
     return ""
 
 
-def _wait_for_end(asked: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
-    """Print the progress of the pod until the pod ends, and return the pod. Raises Refused on timeout."""
-    deadline, said = time.monotonic() + seconds, ""
+def _wait_for_end(selection: SelectedResource, name: str, seconds: int, console: "Console") -> Manifest:
+    """Print the progress of the pod until the pod ends, and return the pod. Raises CommandError on timeout."""
+    deadline, last_message = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
-        pod = asked.cluster.read_pod(asked.name, name)
+        pod = selection.cluster.read_pod(selection.name, name)
         if pod["status"].get("phase") in ENDED:
             return pod
-        says = why_not_started(pod) or _read_progress(asked, name) or said
-        if says != said:
-            console.print(make_one_line(says), markup=False)
-            said = says
+        message = why_not_started(pod) or _read_progress(selection, name) or last_message
+        if message != last_message:
+            console.print(make_one_line(message), markup=False)
+            last_message = message
         time.sleep(LOOK_SECONDS)
-    raise CommandError(f"pod {name} has not ended after {seconds} s ({said or 'no message'}) and is deleted")
+    raise CommandError(f"pod {name} has not ended after {seconds} s ({last_message or 'no message'}) and is deleted")
 
 
-def _read_progress(asked: SelectedResource, name: str) -> str:
+def _read_progress(selection: SelectedResource, pod_name: str) -> str:
     """Return the warm-up progress of the pod; empty if the pod does not answer."""
     try:
-        report = WarmupReport.model_validate_json(asked.cluster.query_pod(asked.name, name, WARMUP_PATH))
+        report = WarmupReport.model_validate_json(selection.cluster.query_pod(selection.name, pod_name, WARMUP_PATH))
     except (ConfigError, ValidationError):
         return ""
     prompt, decode = report.prompt, report.decode

@@ -25,7 +25,7 @@ Apply = Annotated[
 
 
 @with_resource
-def learn(asked: SelectedResource, form: FormOption = PatchForm.OPTIMAL, apply: Apply = False) -> None:
+def learn(selection: SelectedResource, form: FormOption = PatchForm.OPTIMAL, apply: Apply = False) -> None:
     """Choose buckets for the traffic that ready pods served, and print the change as a merge patch.
 
     On standard error, the command also compares the current plan with the learned plan for this traffic.
@@ -33,34 +33,34 @@ def learn(asked: SelectedResource, form: FormOption = PatchForm.OPTIMAL, apply: 
     import yaml
     from rich.console import Console
 
+    from gaudi_operator.cli.plan.document import read_plan_document
     from gaudi_operator.cli.plan.learn import learn_plan, print_learned_plan, read_traffic_texts
     from gaudi_operator.cli.plan.output import print_warnings
-    from gaudi_operator.cli.plan.question import read_plan_document
 
     # This import loads the optimizer, which other commands do not need.
     from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
 
-    resource = asked.cluster.fetch_inference_with_texts(asked.name)
-    question, memory = read_plan_document(resource, stored=True), read_status(resource).memory
+    resource = selection.cluster.fetch_inference_with_texts(selection.name)
+    document, memory = read_plan_document(resource, stored=True), read_status(resource).memory
     # If the status has a measured number of KV cache blocks, use this number, because the decode buckets depend on it.
-    question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
-    found = learn_plan(question, read_traffic_texts(_read_traffic(asked)), OptimalBudget(), form)
-    print_learned_plan(found, Console(stderr=True))
-    print_warnings(found.warnings)
+    document = replace(document, kv_blocks=memory.kv_blocks) if memory else document
+    learned_plan = learn_plan(document, read_traffic_texts(_read_traffic(selection)), OptimalBudget(), form)
+    print_learned_plan(learned_plan, Console(stderr=True))
+    print_warnings(learned_plan.warnings)
     # Convert the patch to JSON and back, because safe_dump() accepts only plain strings and rejects enumeration
     # members.
-    patch = json.loads(json.dumps(found.patch))
+    patch = json.loads(json.dumps(learned_plan.patch))
     typer.echo(yaml.safe_dump(patch, sort_keys=False, width=120), nl=False)
     if apply:
         print_warnings(observation_warnings(resource, form))
-        asked.cluster.patch_inference(asked.name, patch)
-        typer.echo(f"{asked.full_name} patched", err=True)
+        selection.cluster.patch_inference(selection.name, patch)
+        typer.echo(f"{selection.full_name} patched", err=True)
 
 
 def observation_warnings(resource: Manifest, form: PatchForm) -> list[str]:
     """Return a warning if the rollout has no observation time in which a canary would test the plan on traffic."""
-    seconds = read_inference(resource).spec.rollout.canary.observe_seconds
-    return [UNOBSERVED] if form is PatchForm.OPTIMAL and seconds == 0 else []
+    observe_seconds = read_inference(resource).spec.rollout.canary.observe_seconds
+    return [UNOBSERVED] if form is PatchForm.OPTIMAL and observe_seconds == 0 else []
 
 
 def ready_pod_names(pods: Iterable[Manifest]) -> list[str]:
@@ -70,23 +70,23 @@ def ready_pod_names(pods: Iterable[Manifest]) -> list[str]:
         for pod in pods
         if "deletionTimestamp" not in pod["metadata"]
         and any(
-            each["type"] == "Ready" and each["status"] == "True"
-            for each in (pod.get("status") or {}).get("conditions") or ()
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in (pod.get("status") or {}).get("conditions") or ()
         )
     ]
 
 
-def _read_traffic(asked: SelectedResource) -> list[tuple[str, str]]:
+def _read_traffic(selection: SelectedResource) -> list[tuple[str, str]]:
     """Return the traffic of ready pods as (pod, text), and warn about pods that do not answer.
 
-    Raises Refused if no pod answers.
+    Raises CommandError if no pod answers.
     """
-    texts = []
-    for pod in ready_pod_names(asked.cluster.list_pods(asked.name)):
+    traffic_texts = []
+    for pod_name in ready_pod_names(selection.cluster.list_pods(selection.name)):
         try:
-            texts.append((pod, asked.cluster.query_pod(asked.name, pod, TRAFFIC_PATH)))
+            traffic_texts.append((pod_name, selection.cluster.query_pod(selection.name, pod_name, TRAFFIC_PATH)))
         except ConfigError as error:
-            typer.echo(make_one_line(f"warning: pod {pod} is left out: {error}"), err=True)
-    if not texts:
-        raise CommandError(f"no ready pod of {asked.name} reports its traffic")
-    return texts
+            typer.echo(make_one_line(f"warning: pod {pod_name} is left out: {error}"), err=True)
+    if not traffic_texts:
+        raise CommandError(f"no ready pod of {selection.name} reports its traffic")
+    return traffic_texts

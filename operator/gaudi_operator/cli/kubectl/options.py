@@ -1,7 +1,7 @@
 """The options that all `kubectl gaudi` commands share (resource, cluster, output), and the handling of errors.
 
     @with_resource
-    def pause(asked: SelectedResource) -> None: ...
+    def pause(selection: SelectedResource) -> None: ...
 
 The first parameter of a command is a SelectedResource or a SelectedCluster, which contains an open cluster. If a
 command fails, it prints one sentence on standard error and exits with code 1, as kubectl does.
@@ -81,7 +81,7 @@ def select_resource(
 ) -> SelectedResource:
     """Return the resource that NAME and the options of a `kubectl gaudi` command select.
 
-    Raises Refused if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no cluster is
+    Raises CommandError if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no cluster is
     configured.
     """
     return SelectedResource(parse_resource_name(name), select_cluster(namespace, context, kubeconfig).cluster)
@@ -92,7 +92,7 @@ def select_cluster(
 ) -> SelectedCluster:
     """Return the cluster that the options of a `kubectl gaudi` command select.
 
-    Raises Refused if the Kubernetes client is not installed, and ConfigError if no cluster is configured.
+    Raises CommandError if the Kubernetes client is not installed, and ConfigError if no cluster is configured.
     """
     try:
         # Import the Kubernetes client here, because `--help` and errors in the command line do not need the client.
@@ -102,15 +102,15 @@ def select_cluster(
     return SelectedCluster(Cluster(Connection(kubeconfig, context, namespace)))
 
 
-def parse_resource_name(name: str) -> str:
+def parse_resource_name(argument: str) -> str:
     """Return NAME from a command line argument of the form NAME or KIND/NAME.
 
-    Raises Refused if KIND is not a GaudiInference.
+    Raises CommandError if KIND is not a GaudiInference.
     """
-    kind, slash, plain = name.rpartition("/")
+    kind, slash, resource_name = argument.rpartition("/")
     if slash and kind.lower() not in KINDS:
         raise CommandError(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
-    return plain
+    return resource_name
 
 
 @contextmanager

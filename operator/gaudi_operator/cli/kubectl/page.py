@@ -21,39 +21,40 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 selects
 
 
 @with_resource
-def open_page(asked: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
+def open_page(selection: SelectedResource, pod: Pod = None, port: Port = 0) -> None:
     """Forward a local port to a pod's warm-up page, and print the address. Ctrl-C stops the forwarding."""
-    name = pod or default_pod_name(read_status(asked.cluster.fetch_inference(asked.name)))
-    if name is None:
-        raise CommandError(f"{asked.full_name} has no pods yet")
+    cluster = selection.cluster
+    pod_name = pod or default_pod_name(read_status(cluster.fetch_inference(selection.name)))
+    if pod_name is None:
+        raise CommandError(f"{selection.full_name} has no pods yet")
     # Forward the port with kubectl. kubectl supports every way to reach a pod, and is installed on every machine that
     # runs its plugins.
-    command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.kubectl_options()]
-    command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
+    command = ["kubectl", "port-forward", f"--namespace={cluster.namespace}", *cluster.kubectl_options()]
+    command += [f"pod/{pod_name}", f"{port or ''}:{STATUS_PORT_NAME}"]
     # Ctrl-C ends both processes, but SIGTERM reaches only this process. Exit on SIGTERM, so that the code below also
     # ends kubectl.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
-                for line in page_addresses(forwarding.stdout or ()):
-                    typer.echo(f"{line}  (pod {make_one_line(name)}; Ctrl-C ends it)")
-                code = forwarding.wait()
+                for address in page_addresses(process.stdout or ()):
+                    typer.echo(f"{address}  (pod {make_one_line(pod_name)}; Ctrl-C ends it)")
+                exit_code = process.wait()
             finally:
-                forwarding.terminate()
+                process.terminate()
     except FileNotFoundError as error:
         raise CommandError("kubectl is not on the PATH, but is needed to forward the port") from error
     except KeyboardInterrupt:
         return
-    if code:
-        raise CommandError(f"kubectl port-forward ended with code {code}")
+    if exit_code:
+        raise CommandError(f"kubectl port-forward ended with code {exit_code}")
 
 
 def page_addresses(lines: Iterable[str]) -> Iterable[str]:
     """Yield the address of the warm-up page after kubectl has started to forward the port. Other lines are dropped."""
-    said = False
+    is_forwarding = False
     for line in lines:
-        found = _FORWARDING.match(line)
-        if found and not said:
-            said = True
-            yield f"http://{found[1]}:{found[2]}/"
+        match = _FORWARDING.match(line)
+        if match and not is_forwarding:
+            is_forwarding = True
+            yield f"http://{match[1]}:{match[2]}/"

@@ -1,7 +1,7 @@
 """The commands history, pause, resume and restart of `kubectl gaudi rollout`.
 
 The commands are at the top. The pure functions below the commands find and format stored revisions and return patches.
-If a patch is not possible, these functions raise Refused.
+If a patch is not possible, these functions raise CommandError.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,68 +32,68 @@ RevisionOption = Annotated[
 
 
 @with_resource
-def history(asked: SelectedResource, revision: RevisionOption = None) -> None:
+def history(selection: SelectedResource, revision: RevisionOption = None) -> None:
     """Show the stored revisions, or the inputs of one revision."""
-    resource, stored = asked.cluster.fetch_inference_with_texts(asked.name), read_stored_revisions(asked)
+    resource, revisions = selection.cluster.fetch_inference_with_texts(selection.name), read_stored_revisions(selection)
     if revision in UNSAID:
-        typer.echo(asked.full_name)
-        for line in aligned_lines(list(history_rows(resource, stored))):
+        typer.echo(selection.full_name)
+        for line in aligned_lines(list(history_rows(resource, revisions))):
             typer.echo(make_one_line(line))
         return
     import yaml
 
-    shown = find_revision(stored, str(revision))
-    typer.echo(f"{asked.full_name} with revision #{shown.number}")
-    typer.echo(yaml.safe_dump(revision_details(resource, shown), sort_keys=False, width=120), nl=False)
+    stored_revision = find_revision(revisions, str(revision))
+    typer.echo(f"{selection.full_name} with revision #{stored_revision.number}")
+    typer.echo(yaml.safe_dump(revision_details(resource, stored_revision), sort_keys=False, width=120), nl=False)
 
 
 @with_resource
-def pause(asked: SelectedResource) -> None:
+def pause(selection: SelectedResource) -> None:
     """Pause the rollout. Ready pods keep serving."""
-    asked.cluster.patch_inference(asked.name, pause_patch(asked.cluster.fetch_inference(asked.name)))
-    typer.echo(f"{asked.full_name} paused")
+    selection.cluster.patch_inference(selection.name, pause_patch(selection.cluster.fetch_inference(selection.name)))
+    typer.echo(f"{selection.full_name} paused")
 
 
 @with_resource
-def resume(asked: SelectedResource) -> None:
+def resume(selection: SelectedResource) -> None:
     """Resume a paused rollout."""
-    asked.cluster.patch_inference(asked.name, resume_patch(asked.cluster.fetch_inference(asked.name)))
-    typer.echo(f"{asked.full_name} resumed")
+    selection.cluster.patch_inference(selection.name, resume_patch(selection.cluster.fetch_inference(selection.name)))
+    typer.echo(f"{selection.full_name} resumed")
 
 
 @with_resource
-def restart(asked: SelectedResource) -> None:
+def restart(selection: SelectedResource) -> None:
     """Replace all pods within the limits of spec.rollout, or retry a failed revision."""
-    now = datetime.now(UTC).isoformat()
-    asked.cluster.patch_inference(asked.name, restart_patch(asked.cluster.fetch_inference(asked.name), now))
-    typer.echo(f"{asked.full_name} restarted")
+    resource, now = selection.cluster.fetch_inference(selection.name), datetime.now(UTC).isoformat()
+    selection.cluster.patch_inference(selection.name, restart_patch(resource, now))
+    typer.echo(f"{selection.full_name} restarted")
 
 
-def read_stored_revisions(asked: SelectedResource) -> tuple[Revision, ...]:
+def read_stored_revisions(selection: SelectedResource) -> tuple[Revision, ...]:
     """Return the stored revisions of a resource, newest first."""
-    return stored_revisions(asked.cluster.list_revisions(asked.name))
+    return stored_revisions(selection.cluster.list_revisions(selection.name))
 
 
-def history_rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[str]]:
+def history_rows(resource: Manifest, revisions: Sequence[Revision]) -> Iterator[Sequence[str]]:
     """Yield the rows of the rollout history: the header, then a row per stored revision, oldest first."""
-    shown = _revisions_by_name(resource)
+    status_by_name = _revisions_by_name(resource)
     yield HEADER
-    for each in sorted(stored, key=lambda revision: revision.number):
-        failed = each.failure.reason if each.failure else NONE
-        row = shown.get(each.name)
-        phase, served = (row.phase.value, "yes" if row.served else "no") if row else (NONE, NONE)
-        yield str(each.number), each.name, phase, served, each.created or NONE, failed
+    for revision in sorted(revisions, key=lambda revision: revision.number):
+        reason = revision.failure.reason if revision.failure else NONE
+        status = status_by_name.get(revision.name)
+        phase, served = (status.phase.value, "yes" if status.served else "no") if status else (NONE, NONE)
+        yield str(revision.number), revision.name, phase, served, revision.created_at or NONE, reason
 
 
 def revision_details(resource: Manifest, revision: Revision) -> dict[str, Any]:
     """Return the details of a stored revision for `kubectl gaudi rollout history --revision`."""
-    failure, row = revision.failure, _revisions_by_name(resource).get(revision.name)
+    failure, status = revision.failure, _revisions_by_name(resource).get(revision.name)
     return {
         "revision": revision.number,
         "name": revision.name,
-        "phase": row.phase.value if row else NONE,
-        "served": row.served if row else NONE,
-        "created": revision.created or NONE,
+        "phase": status.phase.value if status else NONE,
+        "served": status.served if status else NONE,
+        "created": revision.created_at or NONE,
         **({"failed": f"{failure.reason}: {failure.message}"} if failure else {}),
         "image": _container_image(revision.template),
         "inputs": {name: value for name, value in revision.inputs.items() if name != "version"},
@@ -102,54 +102,54 @@ def revision_details(resource: Manifest, revision: Revision) -> dict[str, Any]:
 
 def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the rows of the rollout history as lines with aligned columns, three spaces apart."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _revisions_by_name(resource: Manifest) -> dict[str, RevisionStatus]:
     """Return the revisions in the status by name. The status omits the oldest revisions of a long history."""
-    return {each.name: each for each in read_status(resource).revisions}
+    return {revision.name: revision for revision in read_status(resource).revisions}
 
 
 def _container_image(template: Mapping[str, Any]) -> str:
     containers = template.get("spec", {}).get("containers", ())
-    return next((str(each["image"]) for each in containers if each["name"] == CONTAINER), NONE)
+    return next((str(container["image"]) for container in containers if container["name"] == CONTAINER), NONE)
 
 
-def find_revision(stored: Sequence[Revision], asked: str) -> Revision:
+def find_revision(revisions: Sequence[Revision], number_or_name: str) -> Revision:
     """Return the revision that a rollout command selects by name or number (--revision, --to-revision).
 
-    Raises Refused if the revision is not stored, or now has another number.
+    Raises CommandError if the revision is not stored, or now has another number.
     """
-    for key in (lambda each: each.name, lambda each: str(each.number)):
-        for revision in stored:
-            if key(revision) == asked:
+    for key in (lambda candidate: candidate.name, lambda candidate: str(candidate.number)):
+        for revision in revisions:
+            if key(revision) == number_or_name:
                 return revision
-    for revision in stored:
-        if asked in map(str, revision.former_numbers):
-            now = f"revision {asked} has run a second time and is now revision {revision.number}"
-            raise CommandError(f"{now}. Use {revision.number}, or the name {revision.name}, which never changes")
-    kept = ", ".join(f"{each.number} ({each.name})" for each in reversed(stored)) or "none"
-    raise CommandError(f"revision {asked} is not kept: choose one of {kept}")
+    for revision in revisions:
+        if number_or_name in map(str, revision.former_numbers):
+            message = f"revision {number_or_name} has run a second time and is now revision {revision.number}"
+            raise CommandError(f"{message}. Use {revision.number}, or the name {revision.name}, which never changes")
+    choices = ", ".join(f"{candidate.number} ({candidate.name})" for candidate in reversed(revisions)) or "none"
+    raise CommandError(f"revision {number_or_name} is not kept: choose one of {choices}")
 
 
 def pause_patch(resource: Manifest) -> MergePatch:
-    """Return the patch that pauses the rollout. Raises Refused if the rollout is already paused."""
+    """Return the patch that pauses the rollout. Raises CommandError if the rollout is already paused."""
     if _rollout_settings(resource).get("paused"):
         raise CommandError(f"{_resource_name(resource)} is already paused")
     return {"spec": {"rollout": {"paused": True}}}
 
 
 def resume_patch(resource: Manifest) -> MergePatch:
-    """Return the patch that resumes the rollout. Raises Refused if the rollout is not paused."""
+    """Return the patch that resumes the rollout. Raises CommandError if the rollout is not paused."""
     if not _rollout_settings(resource).get("paused"):
         raise CommandError(f"{_resource_name(resource)} is not paused")
     return {"spec": {"rollout": {"paused": None}}}
 
 
 def restart_patch(resource: Manifest, now: str) -> MergePatch:
-    """Return the patch that restarts the pods. Raises Refused if the rollout is paused or pinned to a revision."""
+    """Return the patch that restarts the pods. Raises CommandError if the rollout is paused or pinned to a revision."""
     refuse_if_paused(resource, "restart")
     if pinned := _rollout_settings(resource).get("revision"):
         raise CommandError(
@@ -160,7 +160,7 @@ def restart_patch(resource: Manifest, now: str) -> MergePatch:
 
 
 def refuse_if_paused(resource: Manifest, verb: str) -> None:
-    """Raise Refused if the rollout is paused, because a restart or an undo would then have no effect."""
+    """Raise CommandError if the rollout is paused, because a restart or an undo would then have no effect."""
     if _rollout_settings(resource).get("paused"):
         name = _resource_name(resource)
         raise CommandError(

@@ -39,50 +39,51 @@ class RolloutOutcome(Enum):
 class RolloutSummary:
     """The status of a rollout for `kubectl gaudi rollout status`: outcome, sentence and progress.
 
-    `percent` is the warm-up progress of the slowest pod of the current revision. `ready` is a text of ready and desired
-    replicas, such as "1/2".
+    `warmup_percent` is the warm-up progress of the slowest pod of the current revision. `ready_replicas` is a text of
+    ready and desired replicas, such as "1/2".
     """
 
     outcome: RolloutOutcome
     sentence: str
     phase: str
-    percent: int
-    ready: str
+    warmup_percent: int
+    ready_replicas: str
 
 
-def evaluate_rollout(resource: Manifest, stored: Sequence[Revision]) -> RolloutSummary:
+def evaluate_rollout(resource: Manifest, revisions: Sequence[Revision]) -> RolloutSummary:
     """Return the status of a rollout.
 
-    `stored` are the stored revisions, which show whether the operator has observed a changed annotation.
+    `revisions` are the stored revisions, which show whether the operator has observed a changed annotation.
     """
     status = read_status(resource)
-    outcome, sentence = _evaluate_outcome(resource, status, stored)
-    percent = 100 if outcome is RolloutOutcome.DONE else status.warmup.percent if status.warmup else 0
+    outcome, sentence = _evaluate_outcome(resource, status, revisions)
+    warmup_percent = 100 if outcome is RolloutOutcome.DONE else status.warmup.percent if status.warmup else 0
     return RolloutSummary(
-        outcome, make_one_line(sentence), make_one_line(status.phase), percent, make_one_line(status.ready)
+        outcome, make_one_line(sentence), make_one_line(status.phase), warmup_percent, make_one_line(status.ready)
     )
 
 
 def _evaluate_outcome(
-    resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]
+    resource: Manifest, status: GaudiInferenceStatus, revisions: Sequence[Revision]
 ) -> tuple[RolloutOutcome, str]:
-    name, conditions = f'{SINGULAR} "{resource["metadata"]["name"]}"', {each.type: each for each in status.conditions}
-    if not _is_observed(resource, status, stored):
-        return RolloutOutcome.WAITING, f"Waiting for the spec of {name} to be observed..."
+    display_name = f'{SINGULAR} "{resource["metadata"]["name"]}"'
+    conditions = {condition.type: condition for condition in status.conditions}
+    if not _is_observed(resource, status, revisions):
+        return RolloutOutcome.WAITING, f"Waiting for the spec of {display_name} to be observed..."
     if _is_true(conditions.get("Ready")):
-        return RolloutOutcome.DONE, f"{name} successfully rolled out"
+        return RolloutOutcome.DONE, f"{display_name} successfully rolled out"
     stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
     if stalled is not None and _is_true(stalled):
-        return RolloutOutcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
+        return RolloutOutcome.FAILED, f"{display_name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "no status yet"
     if ready and ready.reason == "RollingBack":
         # Print only the first sentence of the message. The other sentences repeat the reason for every pod, and the
         # condition `Stalled` will report the reason.
-        return RolloutOutcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
-    return RolloutOutcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
+        return RolloutOutcome.WAITING, f"{display_name} is rolled back: {message.partition('. ')[0]}"
+    return RolloutOutcome.WAITING, f"Waiting for {display_name} rollout to finish: {message}"
 
 
-def _is_observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
+def _is_observed(resource: Manifest, status: GaudiInferenceStatus, revisions: Sequence[Revision]) -> bool:
     """Return True if the status describes the current spec.
 
     The generation changes if the spec changes, but not if an annotation changes. A restart adds an annotation, and a
@@ -93,11 +94,13 @@ def _is_observed(resource: Manifest, status: GaudiInferenceStatus, stored: Seque
         return False
     if _is_spec_refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
         return True
-    asked, phases = read_identity(resource).restarted_at, {each.name: each.phase for each in status.revisions}
-    desired = [each for each in stored if each.inputs.get("restartedAt") == asked]
+    restarted_at = read_identity(resource).restarted_at
+    phase_by_name = {revision.name: revision.phase for revision in status.revisions}
+    matching_revisions = [revision for revision in revisions if revision.inputs.get("restartedAt") == restarted_at]
     return any(
-        each.name == status.revision.current or (each.failure is not None and phases.get(each.name) in GIVEN_UP)
-        for each in desired
+        revision.name == status.revision.current
+        or (revision.failure is not None and phase_by_name.get(revision.name) in GIVEN_UP)
+        for revision in matching_revisions
     )
 
 
@@ -106,7 +109,7 @@ def _is_spec_refused(status: GaudiInferenceStatus) -> bool:
 
     If the reason is `CapturedBelowThreshold`, the spec has a revision, whose pod captured too few graphs.
     """
-    plan = next((each for each in status.conditions if each.type == "PlanAccepted"), None)
+    plan = next((condition for condition in status.conditions if condition.type == "PlanAccepted"), None)
     return plan is not None and plan.status is ConditionStatus.FALSE and plan.reason != "CapturedBelowThreshold"
 
 
@@ -132,46 +135,46 @@ Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits 
 
 
 @with_resource
-def rollout_status(asked: SelectedResource, watch: Watch = BooleanText.TRUE, timeout: Timeout = "0s") -> None:
+def rollout_status(selection: SelectedResource, watch: Watch = BooleanText.TRUE, timeout: Timeout = "0s") -> None:
     """Show the status of a rollout. The exit code is 1 if the rollout failed, was rolled back or timed out.
 
     The exit code is 0 after a complete rollout and, with --watch=false, also while the rollout is in progress.
     """
     from rich.console import Console
 
-    limit = parse_duration(timeout)
+    timeout_seconds = parse_duration(timeout)
     manifests = (
-        _watch_resource(asked, limit)
+        _watch_resource(selection, timeout_seconds)
         if watch is BooleanText.TRUE
-        else iter([asked.cluster.fetch_inference(asked.name)])
+        else iter([selection.cluster.fetch_inference(selection.name)])
     )
-    with RolloutProgressBar(Console()) as progress:
+    with RolloutProgressBar(Console()) as progress_bar:
         for manifest in manifests:
-            verdict = evaluate_rollout(manifest, stored_revisions(asked.cluster.list_revisions(asked.name)))
-            if verdict.outcome is RolloutOutcome.FAILED:
-                raise CommandError(verdict.sentence)
-            progress.show(verdict)
-            if verdict.outcome is RolloutOutcome.DONE:
+            summary = evaluate_rollout(manifest, stored_revisions(selection.cluster.list_revisions(selection.name)))
+            if summary.outcome is RolloutOutcome.FAILED:
+                raise CommandError(summary.sentence)
+            progress_bar.show(summary)
+            if summary.outcome is RolloutOutcome.DONE:
                 return
     if watch is BooleanText.TRUE:
-        raise CommandError(f"timed out after {timeout}: {verdict.sentence}")
+        raise CommandError(f"timed out after {timeout}: {summary.sentence}")
 
 
-def _watch_resource(asked: SelectedResource, seconds: float) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, for at most `seconds`; 0 means no limit."""
-    deadline = time.monotonic() + (seconds or float("inf"))
+def _watch_resource(selection: SelectedResource, timeout_seconds: float) -> Iterator[Manifest]:
+    """Yield the resource now and after every change, for at most `timeout_seconds`; 0 means no limit."""
+    deadline = time.monotonic() + (timeout_seconds or float("inf"))
     while True:
-        yield asked.cluster.fetch_inference(asked.name)
-        left = deadline - time.monotonic()
-        if left <= 0:
+        yield selection.cluster.fetch_inference(selection.name)
+        remaining_seconds = deadline - time.monotonic()
+        if remaining_seconds <= 0:
             return
-        yield from asked.cluster.watch_inference(asked.name, min(left, LONGEST_WATCH_SECONDS))
+        yield from selection.cluster.watch_inference(selection.name, min(remaining_seconds, LONGEST_WATCH_SECONDS))
 
 
 def parse_duration(text: str) -> float:
     """Convert the value of --timeout to seconds: "90s", "5m", "1h30m", or "0" for no limit.
 
-    Raises Refused if the value is not a duration.
+    Raises CommandError if the value is not a duration.
     """
     parts = _PART.findall(text)
     if text == "0":
@@ -191,10 +194,10 @@ class RolloutProgressBar:
         """Create the display. If the console is not a terminal, the display prints only lines."""
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-        self._console, self._said = console, ""
-        text = TextColumn("{task.description}  ready {task.fields[ready]}  warm-up of the least advanced pod")
-        self._bar = Progress(text, BarColumn(), TaskProgressColumn(), console=console, transient=True)
-        self._task = self._bar.add_task("", total=100, ready="")
+        self._console, self._last_sentence = console, ""
+        text_column = TextColumn("{task.description}  ready {task.fields[ready]}  warm-up of the least advanced pod")
+        self._bar = Progress(text_column, BarColumn(), TaskProgressColumn(), console=console, transient=True)
+        self._task_id = self._bar.add_task("", total=100, ready="")
 
     def __enter__(self) -> Self:
         """Start the progress bar if the console is a terminal."""
@@ -207,16 +210,16 @@ class RolloutProgressBar:
         if self._console.is_terminal:
             self._bar.stop()
 
-    def show(self, verdict: RolloutSummary) -> None:
-        """Update the progress bar, and print the sentence of the verdict if the sentence has changed."""
+    def show(self, summary: RolloutSummary) -> None:
+        """Update the progress bar, and print the sentence of the summary if the sentence has changed."""
         self._bar.update(
-            self._task,
+            self._task_id,
             refresh=self._console.is_terminal,
-            description=verdict.phase,
-            completed=verdict.percent,
-            ready=verdict.ready,
+            description=summary.phase,
+            completed=summary.warmup_percent,
+            ready=summary.ready_replicas,
         )
-        if verdict.sentence != self._said:
-            self._said = verdict.sentence
+        if summary.sentence != self._last_sentence:
+            self._last_sentence = summary.sentence
             # Disable wrapping, because scripts read one sentence per line.
-            self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(self._last_sentence, markup=False, highlight=False, soft_wrap=True)

@@ -32,13 +32,13 @@ Live = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until C
 
 def heading_lines(resource: Manifest, now: datetime) -> Iterator[str]:
     """Yield the first lines of `kubectl gaudi status`, which describe the whole resource."""
-    status, found = read_status(resource), explain(resource)
+    status, explanation = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
-    simulated = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
-    parts = (name, status.phase, f"{status.ready} ready", simulated, _remaining_warmup(status, now))
+    engine_note = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
+    parts = (name, status.phase, f"{status.ready} ready", engine_note, _remaining_warmup(status, now))
     yield make_one_line("  ".join(part for part in parts if part))
-    yield f"{found.reason}: {found.sentence}"
-    yield from found.evidence if found.ready else ()
+    yield f"{explanation.reason}: {explanation.sentence}"
+    yield from explanation.evidence if explanation.ready else ()
     if status.plan and status.plan.advice:
         yield make_one_line(status.plan.advice.message)
 
@@ -58,7 +58,7 @@ def pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
     There is no column for the revision, because the pod's name contains the revision.
     """
     for pod in pods:
-        percent = pod.captured_percent
+        captured_percent = pod.captured_percent
         yield tuple(
             map(
                 make_one_line,
@@ -66,8 +66,8 @@ def pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
                     pod.name,
                     pod.phase,
                     f"{_progress_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
-                    _format_percent(percent.prompt),
-                    _format_percent(percent.decode),
+                    _format_percent(captured_percent.prompt),
+                    _format_percent(captured_percent.decode),
                     "yes" if pod.ready else "gate open" if pod.gate else "no",
                     str(pod.restarts),
                 ),
@@ -76,8 +76,8 @@ def pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
 
 
 def _progress_bar(percent: int) -> str:
-    done = percent * BAR // 100
-    return "█" * done + "░" * (BAR - done)
+    filled_cells = percent * BAR // 100
+    return "█" * filled_cells + "░" * (BAR - filled_cells)
 
 
 def _format_percent(value: int | None) -> str:
@@ -85,43 +85,43 @@ def _format_percent(value: int | None) -> str:
 
 
 @with_resource
-def status(asked: SelectedResource, watch: Live = False, output: Output = OutputFormat.TEXT) -> None:
+def status(selection: SelectedResource, watch: Live = False, output: Output = OutputFormat.TEXT) -> None:
     """Show the resource and its pods: progress bars, phases, estimated end, and the reasons for waiting."""
     from rich.live import Live as LiveDisplay
 
-    resource = asked.cluster.fetch_inference(asked.name)
+    resource = selection.cluster.fetch_inference(selection.name)
     if output is OutputFormat.JSON:
         typer.echo(
             json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
         )
         return
-    screen = create_console()
+    console = create_console()
     if not watch:
-        screen.print(status_output(resource))
-    elif screen.is_terminal:
-        with LiveDisplay(status_output(resource), console=screen, auto_refresh=False) as live:
-            for changed in _watch_resource(asked):
-                live.update(status_output(changed), refresh=True)
+        console.print(status_output(resource))
+    elif console.is_terminal:
+        with LiveDisplay(status_output(resource), console=console, auto_refresh=False) as display:
+            for manifest in _watch_resource(selection):
+                display.update(status_output(manifest), refresh=True)
     else:
         # Print every change separately. Without a terminal, a live display prints nothing until it ends, and a watch
         # has no end.
-        for changed in _watch_resource(asked):
-            screen.print(status_output(changed), "")
+        for manifest in _watch_resource(selection):
+            console.print(status_output(manifest), "")
 
 
-def _watch_resource(asked: SelectedResource) -> Iterator[Manifest]:
+def _watch_resource(selection: SelectedResource) -> Iterator[Manifest]:
     """Yield the resource now and after every change, without an end. Raises ConfigError if the resource is deleted."""
-    seen = ""
+    last_version = ""
     while True:
         # Read the resource before each watch, because the previous connection may have been cut. Each watch starts with
         # the current object, so skip a version that was already yielded.
-        for found in chain(
-            [asked.cluster.fetch_inference(asked.name)],
-            asked.cluster.watch_inference(asked.name, LONGEST_WATCH_SECONDS),
+        for manifest in chain(
+            [selection.cluster.fetch_inference(selection.name)],
+            selection.cluster.watch_inference(selection.name, LONGEST_WATCH_SECONDS),
         ):
-            if found["metadata"]["resourceVersion"] != seen:
-                seen = found["metadata"]["resourceVersion"]
-                yield found
+            if manifest["metadata"]["resourceVersion"] != last_version:
+                last_version = manifest["metadata"]["resourceVersion"]
+                yield manifest
 
 
 def status_output(resource: Manifest) -> "RenderableType":
@@ -130,30 +130,30 @@ def status_output(resource: Manifest) -> "RenderableType":
     from rich.text import Text
 
     pods = read_status(resource).pods
-    coloured = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(pods), pods, strict=True)]
+    rows = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(pods), pods, strict=True)]
     lines = [
-        Text(line, style="bold" if number == 0 else "")
-        for number, line in enumerate(heading_lines(resource, datetime.now(UTC)))
+        Text(line, style="bold" if index == 0 else "")
+        for index, line in enumerate(heading_lines(resource, datetime.now(UTC)))
     ]
-    drawn = table(COLUMNS, coloured) if pods else Text("No pods.")
-    return Group(*lines, drawn, *(Text(note, style="dim") for note in pod_notes(pods, explain(resource).sentence)))
+    pod_table = table(COLUMNS, rows) if pods else Text("No pods.")
+    return Group(*lines, pod_table, *(Text(note, style="dim") for note in pod_notes(pods, explain(resource).sentence)))
 
 
-def pod_notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
+def pod_notes(pods: Sequence[PodState], sentence: str = "") -> Iterator[str]:
     """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each message once.
 
-    A message is omitted if the heading, `said`, already contains the message.
+    A message is omitted if the heading, `sentence`, already contains the message.
     """
-    waiting: defaultdict[str, list[str]] = defaultdict(list)
+    names_by_message: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:
-        if pod.message and not pod.ready and make_one_line(pod.message) not in said:
-            waiting[pod.message].append(pod.name)
-    yield from (make_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
+        if pod.message and not pod.ready and make_one_line(pod.message) not in sentence:
+            names_by_message[pod.message].append(pod.name)
+    yield from (make_one_line(f"{', '.join(names)}: {message}") for message, names in names_by_message.items())
 
 
 def _coloured_cells(row: Sequence[str], pod: PodState) -> list["Text"]:
     from rich.text import Text
 
     colour = "green" if pod.ready else "red" if pod.last_termination and not pod.warmup_percent else "yellow"
-    drawn = zip(COLUMNS, row, strict=True)
-    return [Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "") for column, cell in drawn]
+    cells = zip(COLUMNS, row, strict=True)
+    return [Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "") for column, cell in cells]

@@ -24,32 +24,34 @@ def create_console() -> "Console":
     """Return the console of `kubectl gaudi` on standard output: lines wrap in a terminal, but not in a pipe."""
     from rich.console import Console
 
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
 
 
-def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "Table":
-    """Return a table without borders for the terminal. The columns in `numbers` are aligned right.
+def table(titles: Sequence[str], rows: Rows, numeric_titles: Collection[str] = ()) -> "Table":
+    """Return a table without borders for the terminal. The columns in `numeric_titles` are aligned right.
 
     Long cells are wrapped instead of truncated.
     """
     from rich.table import Table
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for at, title in enumerate(titles):
-        drawn.add_column(title, no_wrap=at > 0, overflow="fold", justify="right" if title in numbers else "left")
+    rich_table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, title in enumerate(titles):
+        rich_table.add_column(
+            title, no_wrap=column > 0, overflow="fold", justify="right" if title in numeric_titles else "left"
+        )
     for row in rows:
-        drawn.add_row(*row)
-    return drawn
+        rich_table.add_row(*row)
+    return rich_table
 
 
 def count_fitting_columns(titles: Sequence[str], rows: Rows, width: int) -> int:
     """Return the number of leading columns of a table that fit into a terminal of `width` characters."""
-    widths = [max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles)]
-    shown = len(titles)
-    while shown > ALWAYS_SHOWN and sum(widths[:shown]) + GAP * (shown - 1) > width:
-        shown -= 1
-    return shown
+    widths = [max(len(title), *(row[column].cell_len for row in rows), 0) for column, title in enumerate(titles)]
+    column_count = len(titles)
+    while column_count > ALWAYS_SHOWN and sum(widths[:column_count]) + GAP * (column_count - 1) > width:
+        column_count -= 1
+    return column_count
 
 
 def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
@@ -61,6 +63,6 @@ def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
     from rich.text import Text
 
     for line in lines:
-        words = line.lstrip(" ")
-        style = "bold" if line.endswith(":") and words == line else ""
-        yield Padding(Text(words, style=style), (0, 0, 0, len(line) - len(words)), expand=False)
+        stripped_line = line.lstrip(" ")
+        style = "bold" if line.endswith(":") and stripped_line == line else ""
+        yield Padding(Text(stripped_line, style=style), (0, 0, 0, len(line) - len(stripped_line)), expand=False)

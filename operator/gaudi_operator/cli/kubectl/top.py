@@ -85,47 +85,47 @@ def resource_row(
     The rates include only pods that have a report in both lists.
     """
     status, metadata = read_status(resource), resource["metadata"]
-    first = {each.instance: each for each in before}
-    pairs = [(first[each.instance], each) for each in after if each.instance in first]
-    prompt = _tokens_per_second(((old.served.prompt, new.served.prompt) for old, new in pairs), seconds)
-    output = _tokens_per_second(((old.served.decode, new.served.decode) for old, new in pairs), seconds)
+    before_by_instance = {report.instance: report for report in before}
+    pairs = [(before_by_instance[report.instance], report) for report in after if report.instance in before_by_instance]
+    prompt_rate = _tokens_per_second(((old.served.prompt, new.served.prompt) for old, new in pairs), seconds)
+    output_rate = _tokens_per_second(((old.served.decode, new.served.decode) for old, new in pairs), seconds)
     return TopRow(
         namespace=metadata["namespace"],
         name=metadata["name"],
         phase=status.phase,
         ready=status.ready,
         warmup_percent=status.warmup.percent if status.warmup else None,
-        warming_pods=sum(each.warmup_percent < 100 for each in status.pods if each.revision == status.revision.current),
+        warming_pods=sum(pod.warmup_percent < 100 for pod in status.pods if pod.revision == status.revision.current),
         prompt_percent=status.captured_percent.prompt,
         decode_percent=status.captured_percent.decode,
         recompiles=status.recompiles.since_ready,
         padding_percent=_padding_percent(after),
-        prompt_tokens_per_second=prompt if pairs else None,
-        output_tokens_per_second=output if pairs else None,
+        prompt_tokens_per_second=prompt_rate if pairs else None,
+        output_tokens_per_second=output_rate if pairs else None,
         graph_bytes=status.memory.graph_bytes if status.memory else None,
         kv_cache_bytes=status.memory.kv_cache_bytes if status.memory else None,
         advice=status.plan.advice.message if status.plan and status.plan.advice else None,
     )
 
 
-def _tokens_per_second(pairs: Iterable[tuple[ServedPhase, ServedPhase]], seconds: float) -> float:
-    return sum(max(0, new.real_tokens - old.real_tokens) for old, new in pairs) / seconds
+def _tokens_per_second(phase_pairs: Iterable[tuple[ServedPhase, ServedPhase]], seconds: float) -> float:
+    return sum(max(0, new.real_tokens - old.real_tokens) for old, new in phase_pairs) / seconds
 
 
 def _padding_percent(reports: Iterable[WarmupReport]) -> float | None:
     """Return the padding as a percentage of all tokens that the pods have computed since they started serving."""
-    phases = [phase for each in reports for phase in (each.served.prompt, each.served.decode)]
-    padded = sum(each.padded_tokens for each in phases)
-    real = sum(each.real_tokens for each in phases)
-    return None if padded == 0 else max(0, padded - real) * 100 / padded
+    phases = [phase for report in reports for phase in (report.served.prompt, report.served.decode)]
+    padded_tokens = sum(phase.padded_tokens for phase in phases)
+    real_tokens = sum(phase.real_tokens for phase in phases)
+    return None if padded_tokens == 0 else max(0, padded_tokens - real_tokens) * 100 / padded_tokens
 
 
 def ready_pod_names(status: GaudiInferenceStatus) -> list[str]:
     """Return the names of the ready pods, whose reports `kubectl gaudi top` reads."""
-    return [each.name for each in status.pods if each.ready]
+    return [pod.name for pod in status.pods if pod.ready]
 
 
-Ask = Callable[[str, str, str], str]
+RequestReport = Callable[[str, str, str], str]
 """A function that reads the report of a pod, given (namespace, resource, pod)."""
 
 
@@ -133,123 +133,126 @@ Reports = dict[tuple[str, str], list[WarmupReport]]
 """Reports by (namespace, resource)."""
 
 
-def read_reports(resources: Sequence[Manifest], ask: Ask) -> Reports:
+def read_reports(resources: Sequence[Manifest], request_report: RequestReport) -> Reports:
     """Read the reports of the ready pods of each resource. Pods that do not answer are omitted."""
-    wanted = [
-        (each["metadata"]["namespace"], each["metadata"]["name"], pod)
-        for each in resources
-        for pod in ready_pod_names(read_status(each))
+    pod_keys = [
+        (resource["metadata"]["namespace"], resource["metadata"]["name"], pod)
+        for resource in resources
+        for pod in ready_pod_names(read_status(resource))
     ]
-    found: Reports = {}
+    reports: Reports = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for (namespace, name, _), report in zip(
-            wanted, pool.map(lambda each: _read_pod_report(ask, *each), wanted), strict=True
+            pod_keys, pool.map(lambda key: _read_pod_report(request_report, *key), pod_keys), strict=True
         ):
             if report:
-                found.setdefault((namespace, name), []).append(report)
-    return found
+                reports.setdefault((namespace, name), []).append(report)
+    return reports
 
 
-def _read_pod_report(ask: Ask, namespace: str, name: str, pod: str) -> WarmupReport | None:
+def _read_pod_report(request_report: RequestReport, namespace: str, name: str, pod: str) -> WarmupReport | None:
     try:
-        return WarmupReport.model_validate_json(ask(namespace, name, pod))
+        return WarmupReport.model_validate_json(request_report(namespace, name, pod))
     except (ConfigError, ValidationError):
         return None
 
 
 @with_cluster
 def top(
-    asked: SelectedCluster, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = OutputFormat.TEXT
+    selection: SelectedCluster,
+    everywhere: Everywhere = False,
+    seconds: Seconds = 5.0,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Show all models: warm-up, recompilations, padding, tokens per second and memory."""
-    cluster = asked.cluster
+    cluster = selection.cluster
 
     def request_report(namespace: str, name: str, pod: str) -> str:
         return cluster.query_pod(name, pod, WARMUP_PATH, namespace)
 
     resources = cluster.list_inferences(everywhere)
-    before, began = read_reports(resources, request_report), time.monotonic()
-    if before:
+    old_reports, start = read_reports(resources, request_report), time.monotonic()
+    if old_reports:
         time.sleep(seconds)
-    after, passed = read_reports(resources, request_report), time.monotonic() - began
-    lines = [_row_from_reports(each, before, after, passed) for each in resources]
+    new_reports, elapsed_seconds = read_reports(resources, request_report), time.monotonic() - start
+    rows = [_row_from_reports(resource, old_reports, new_reports, elapsed_seconds) for resource in resources]
     if output is OutputFormat.JSON:
-        typer.echo(json.dumps([asdict(each) for each in lines], indent=1))
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=1))
         return
-    if not lines:
+    if not rows:
         typer.echo("No GaudiInferences found" + (f" in namespace {cluster.namespace}." if not everywhere else "."))
         return
-    _print_rows(lines, everywhere)
+    _print_rows(rows, everywhere)
 
 
-def _row_from_reports(resource: Manifest, before: Reports, after: Reports, seconds: float) -> TopRow:
+def _row_from_reports(resource: Manifest, old_reports: Reports, new_reports: Reports, seconds: float) -> TopRow:
     key = (resource["metadata"]["namespace"], resource["metadata"]["name"])
-    return resource_row(resource, before.get(key, ()), after.get(key, ()), seconds)
+    return resource_row(resource, old_reports.get(key, ()), new_reports.get(key, ()), seconds)
 
 
-def _print_rows(lines: Sequence[TopRow], everywhere: bool) -> None:
-    screen = create_console()
-    for each in top_output(lines, everywhere, screen.width):
-        screen.print(each)
+def _print_rows(rows: Sequence[TopRow], all_namespaces: bool) -> None:
+    console = create_console()
+    for renderable in top_output(rows, all_namespaces, console.width):
+        console.print(renderable)
 
 
-def top_output(lines: Sequence[TopRow], everywhere: bool, width: int) -> Iterator["RenderableType"]:
+def top_output(top_rows: Sequence[TopRow], all_namespaces: bool, width: int) -> Iterator["RenderableType"]:
     """Yield the output of `kubectl gaudi top`: a table of the columns that fit into `width` characters, and advice."""
     from rich.text import Text
 
-    titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
-    rows = [_coloured_cells(each, everywhere) for each in lines]
-    shown = count_fitting_columns(titles, rows, width)
-    yield table(titles[:shown], [row[:shown] for row in rows], NUMBERS)
-    if titles[shown:]:
-        yield Text(f"No room for {', '.join(titles[shown:])}: widen the terminal.", style="dim")
-    for each in lines:
-        if each.advice:
-            name = f"{each.namespace}/{each.name}" if everywhere else each.name
-            yield Text(make_one_line(f"{name}: {each.advice}"))
+    titles = ("NAMESPACE", *COLUMNS) if all_namespaces else COLUMNS
+    rows = [_coloured_cells(top_row, all_namespaces) for top_row in top_rows]
+    column_count = count_fitting_columns(titles, rows, width)
+    yield table(titles[:column_count], [row[:column_count] for row in rows], NUMBERS)
+    if titles[column_count:]:
+        yield Text(f"No room for {', '.join(titles[column_count:])}: widen the terminal.", style="dim")
+    for top_row in top_rows:
+        if top_row.advice:
+            name = f"{top_row.namespace}/{top_row.name}" if all_namespaces else top_row.name
+            yield Text(make_one_line(f"{name}: {top_row.advice}"))
 
 
-def _coloured_cells(found: TopRow, everywhere: bool) -> list["Text"]:
+def _coloured_cells(top_row: TopRow, all_namespaces: bool) -> list["Text"]:
     from rich.text import Text
 
     colour = (
         "green"
-        if found.phase == "Serving"
+        if top_row.phase == "Serving"
         else "red"
-        if found.phase in ("Stalled", "SpecRefused", "RolledBack")
+        if top_row.phase in ("Stalled", "SpecRefused", "RolledBack")
         else "yellow"
     )
     row = [
         Text(make_one_line(cell), style=colour if title == "PHASE" else "")
-        for title, cell in zip(COLUMNS, row_cells(found), strict=True)
+        for title, cell in zip(COLUMNS, row_cells(top_row), strict=True)
     ]
-    return [Text(found.namespace), *row] if everywhere else row
+    return [Text(top_row.namespace), *row] if all_namespaces else row
 
 
-def row_cells(found: TopRow) -> tuple[str, ...]:
+def row_cells(top_row: TopRow) -> tuple[str, ...]:
     """Return the cells of a row of `kubectl gaudi top`, in the order of COLUMNS."""
     return (
-        found.name,
-        found.phase,
-        found.ready,
-        _format_warming_pods(found),
-        _format_whole_number(found.prompt_percent, " %"),
-        _format_whole_number(found.decode_percent, " %"),
-        str(found.recompiles),
-        _format_whole_number(found.padding_percent, " %"),
-        _format_whole_number(found.prompt_tokens_per_second),
-        _format_whole_number(found.output_tokens_per_second),
-        "-" if found.graph_bytes is None else format_bytes(found.graph_bytes),
-        "-" if found.kv_cache_bytes is None else format_bytes(found.kv_cache_bytes),
+        top_row.name,
+        top_row.phase,
+        top_row.ready,
+        _format_warming_pods(top_row),
+        _format_whole_number(top_row.prompt_percent, " %"),
+        _format_whole_number(top_row.decode_percent, " %"),
+        str(top_row.recompiles),
+        _format_whole_number(top_row.padding_percent, " %"),
+        _format_whole_number(top_row.prompt_tokens_per_second),
+        _format_whole_number(top_row.output_tokens_per_second),
+        "-" if top_row.graph_bytes is None else format_bytes(top_row.graph_bytes),
+        "-" if top_row.kv_cache_bytes is None else format_bytes(top_row.kv_cache_bytes),
     )
 
 
-def _format_warming_pods(found: TopRow) -> str:
+def _format_warming_pods(top_row: TopRow) -> str:
     """Return the number of pods that are warming up and the progress of the slowest pod; "-" without such pods."""
-    if found.warming_pods == 0:
+    if top_row.warming_pods == 0:
         return "-"
-    pods = "1 pod" if found.warming_pods == 1 else f"{found.warming_pods} pods"
-    return f"{pods}, {found.warmup_percent or 0} %"
+    pods = "1 pod" if top_row.warming_pods == 1 else f"{top_row.warming_pods} pods"
+    return f"{pods}, {top_row.warmup_percent or 0} %"
 
 
 def _format_whole_number(value: float | None, unit: str = "") -> str:

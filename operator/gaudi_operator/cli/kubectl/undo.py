@@ -37,56 +37,64 @@ Force = Annotated[bool, typer.Option("--force", help="Go back even if the revisi
 
 
 @with_resource
-def undo(asked: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
+def undo(selection: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
     """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings do not change."""
-    resource, stored = asked.cluster.fetch_inference_with_texts(asked.name), read_stored_revisions(asked)
-    to = undo_target(resource, stored, to_revision)
-    patch = guarded_undo_patch(resource, to)
-    if failed := earlier_failure(to):
+    resource, revisions = selection.cluster.fetch_inference_with_texts(selection.name), read_stored_revisions(selection)
+    target_revision = undo_target(resource, revisions, to_revision)
+    patch = guarded_undo_patch(resource, target_revision)
+    if failure_message := earlier_failure(target_revision):
         if not force:
-            raise CommandError(f"{failed}. To retry it, use --force")
-        typer.echo(f"warning: {failed}. It is retried.", err=True)
+            raise CommandError(f"{failure_message}. To retry it, use --force")
+        typer.echo(f"warning: {failure_message}. It is retried.", err=True)
     # Remove the failure mark of the revision before the spec is patched. Otherwise the operator would treat the
     # revision as failed and abandon it.
-    if to.failure:
-        asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
+    if target_revision.failure:
+        selection.cluster.patch_revision(selection.name, target_revision.name, TRY_AGAIN)
     if patch:
-        asked.cluster.patch_inference(asked.name, patch)
-    if patch or to.failure:
-        typer.echo(f"{asked.full_name} rolled back to revision {to.number} ({to.name})")
+        selection.cluster.patch_inference(selection.name, patch)
+    if patch or target_revision.failure:
+        typer.echo(f"{selection.full_name} rolled back to revision {target_revision.number} ({target_revision.name})")
     else:
-        typer.echo(f"{asked.full_name} skipped rollback (the spec already requests revision {to.number}, {to.name})")
+        typer.echo(
+            f"{selection.full_name} skipped rollback (the spec already requests revision {target_revision.number}, "
+            f"{target_revision.name})"
+        )
 
 
-def undo_target(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
+def undo_target(resource: Manifest, revisions: Sequence[Revision], number_or_name: str | None) -> Revision:
     """Return the revision that `kubectl gaudi rollout undo` restores.
 
     Raises the same errors as find_revision() and previous_revision().
     """
-    return previous_revision(resource, stored) if asked in UNSAID else find_revision(stored, str(asked))
+    if number_or_name in UNSAID:
+        return previous_revision(resource, revisions)
+    return find_revision(revisions, str(number_or_name))
 
 
-def previous_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision:
+def previous_revision(resource: Manifest, revisions: Sequence[Revision]) -> Revision:
     """Return the revision that undo restores without --to-revision.
 
-    This is the newest revision that has served, has not failed and is not the desired revision. `stored` is sorted,
+    This is the newest revision that has served, has not failed and is not the desired revision. `revisions` is sorted,
     newest first. After an automatic rollback, undo therefore restores the revision that is running.
 
-    Raises Refused if there is no such revision, and SpecUnreadable if another release wrote an unreadable spec.
+    Raises CommandError if there is no such revision, and SpecUnreadable if another release wrote an unreadable spec.
     """
-    desired, served = _desired_revision(resource, stored), read_status(resource).served_revisions
-    others = [each for each in stored if each is not desired]
-    for revision in others:
-        if revision.name in served and revision.failure is None:
+    desired_revision, served_names = _desired_revision(resource, revisions), read_status(resource).served_revisions
+    candidates = [revision for revision in revisions if revision is not desired_revision]
+    for revision in candidates:
+        if revision.name in served_names and revision.failure is None:
             return revision
-    raise CommandError(_no_previous_message(others))
+    raise CommandError(_no_previous_message(candidates))
 
 
-def _no_previous_message(others: Sequence[Revision]) -> str:
-    if not others:
+def _no_previous_message(candidates: Sequence[Revision]) -> str:
+    if not candidates:
         return "there is no earlier revision to restore"
-    found = ", ".join(f"revision {each.number} ({each.name}) {_why_not_selected(each)}" for each in reversed(others))
-    return f"no earlier revision served without a failure: {found}. To restore one of them, use --to-revision"
+    reasons = ", ".join(
+        f"revision {revision.number} ({revision.name}) {_why_not_selected(revision)}"
+        for revision in reversed(candidates)
+    )
+    return f"no earlier revision served without a failure: {reasons}. To restore one of them, use --to-revision"
 
 
 def _why_not_selected(revision: Revision) -> str:
@@ -101,24 +109,25 @@ def earlier_failure(revision: Revision) -> str | None:
     return f"revision {revision.name} failed before ({failure.reason}): {failure.message.rstrip('.')}"
 
 
-def _desired_revision(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
+def _desired_revision(resource: Manifest, revisions: Sequence[Revision]) -> Revision | None:
     inference = read_inference(resource)
-    pinned = inference.spec.rollout.revision
-    if pinned:
-        return next((each for each in stored if each.name == pinned), None)
-    return next((each for each in stored if each.matches_spec(inference)), None)
+    pinned_name = inference.spec.rollout.revision
+    if pinned_name:
+        return next((revision for revision in revisions if revision.name == pinned_name), None)
+    return next((revision for revision in revisions if revision.matches_spec(inference)), None)
 
 
 def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
     """Return the patch that restores `revision`; an empty list if the spec already matches.
 
     The patch tests the generation, so that the API server rejects the patch if the spec has changed since it was read.
-    Raises Refused if the rollout is paused, and SpecUnreadable if another release wrote an unreadable spec or revision.
+    Raises CommandError if the rollout is paused, and SpecUnreadable if another release wrote an unreadable spec or
+    revision.
     """
     refuse_if_paused(resource, "undo")
     patch = undo_patch(resource, revision.inputs)
-    unchanged = {"op": "test", "path": "/metadata/generation", "value": resource["metadata"]["generation"]}
-    return [unchanged, *patch] if patch else []
+    generation_test = {"op": "test", "path": "/metadata/generation", "value": resource["metadata"]["generation"]}
+    return [generation_test, *patch] if patch else []
 
 
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -128,32 +137,35 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     settings do not change. The patch omits defaults, because rules of the API may depend on whether a field is set.
     Raises SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
-    now, then = dump_non_defaults(revision_inputs(read_inference(resource))), dump_non_defaults(read_inputs(inputs))
+    current_inputs = dump_non_defaults(revision_inputs(read_inference(resource)))
+    restored_inputs = dump_non_defaults(read_inputs(inputs))
     return [
-        *_spec_operations(resource["spec"], now, then),
-        *_annotation_operations(resource, then),
+        *_spec_operations(resource["spec"], current_inputs, restored_inputs),
+        *_annotation_operations(resource, restored_inputs),
     ]
 
 
 def _spec_operations(
-    spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]
+    spec: Mapping[str, Any], current_inputs: Mapping[str, Any], restored_inputs: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    names = [name for name in dict.fromkeys([*now, *then]) if name != _RESTARTED]
-    differ = {name for name in names if now.get(name) != then.get(name)}
-    for name in sorted(differ):
-        yield from _field_operations(f"/spec/{name}", spec.get(name), then.get(name))
+    names = [name for name in dict.fromkeys([*current_inputs, *restored_inputs]) if name != _RESTARTED]
+    changed_names = {name for name in names if current_inputs.get(name) != restored_inputs.get(name)}
+    for name in sorted(changed_names):
+        yield from _field_operations(f"/spec/{name}", spec.get(name), restored_inputs.get(name))
     if "revision" in spec.get("rollout", {}):
         yield {"op": "remove", "path": "/spec/rollout/revision"}
 
 
 def _annotation_operations(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    was = resource["metadata"].get("annotations") or {}
-    others = {key: value for key, value in was.items() if key != RESTARTED_AT_ANNOTATION}
-    stored = {RESTARTED_AT_ANNOTATION: inputs[_RESTARTED]} if inputs.get(_RESTARTED) else {}
-    yield from _field_operations("/metadata/annotations", was or None, {**others, **stored} or None)
+    annotations = resource["metadata"].get("annotations") or {}
+    other_annotations = {key: value for key, value in annotations.items() if key != RESTARTED_AT_ANNOTATION}
+    restart_annotation = {RESTARTED_AT_ANNOTATION: inputs[_RESTARTED]} if inputs.get(_RESTARTED) else {}
+    yield from _field_operations(
+        "/metadata/annotations", annotations or None, {**other_annotations, **restart_annotation} or None
+    )
 
 
-def _field_operations(path: str, was: object, desired: object) -> Iterator[dict[str, Any]]:
-    if was == desired:
+def _field_operations(path: str, current_value: object, new_value: object) -> Iterator[dict[str, Any]]:
+    if current_value == new_value:
         return
-    yield {"op": "remove", "path": path} if desired is None else {"op": "add", "path": path, "value": desired}
+    yield {"op": "remove", "path": path} if new_value is None else {"op": "add", "path": path, "value": new_value}

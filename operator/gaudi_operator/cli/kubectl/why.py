@@ -89,34 +89,33 @@ def explain(resource: Manifest) -> Explanation:
     A status that describes an older spec is not used.
     """
     status, metadata = read_status(resource), resource["metadata"]
-    conditions = {each.type: each for each in status.conditions}
-    place = {"name": metadata["name"], "namespace": metadata["namespace"]}
+    conditions = {condition.type: condition for condition in status.conditions}
+    identity = {"name": metadata["name"], "namespace": metadata["namespace"]}
     if status.observed_generation != metadata.get("generation", 0):
         sentence = "The operator has not reconciled this spec yet."
-        return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**place),))
+        return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**identity),))
     ready = conditions.get("Ready")
     if ready is not None and ready.status is ConditionStatus.TRUE:
         return Explanation(
             True, make_one_line(ready.reason), make_one_line(ready.message), tuple(_reported_problems(conditions))
         )
-    cause = next(
-        (each for each in map(conditions.get, ("Stalled", "PlanAccepted")) if each and _explains_not_ready(each)), ready
-    )
+    candidates = map(conditions.get, ("Stalled", "PlanAccepted"))
+    cause = next((condition for condition in candidates if condition and _explains_not_ready(condition)), ready)
     if cause is None:
-        return Explanation(False, "NoStatus", "The status has no conditions yet.", next=(EVENTS.format(**place),))
-    concerned = _relevant_status(status, cause.message)
-    pod = next((each for each in concerned.pods if not each.ready), None)
+        return Explanation(False, "NoStatus", "The status has no conditions yet.", next=(EVENTS.format(**identity),))
+    relevant_status = _relevant_status(status, cause.message)
+    pod = next((pod for pod in relevant_status.pods if not pod.ready), None)
     commands = NEXT.get(cause.reason, _OTHERWISE)
     # If there is no pod, skip the commands that need a pod. If no command is left, describe the workload that could not
     # create a pod.
-    possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
-    words = {**place, "pod": pod.name if pod else ""}
+    possible_commands = [command for command in commands if pod or "{pod}" not in command] or [WORKLOAD, EVENTS]
+    command_args = {**identity, "pod": pod.name if pod else ""}
     return Explanation(
         ready=False,
         reason=make_one_line(cause.reason),
         sentence=make_one_line(cause.message),
-        evidence=tuple(map(make_one_line, _evidence(concerned, pod, cause.message))),
-        next=tuple(make_one_line(each.format(**words)) for each in possible),
+        evidence=tuple(map(make_one_line, _evidence(relevant_status, pod, cause.message))),
+        next=tuple(make_one_line(command.format(**command_args)) for command in possible_commands),
     )
 
 
@@ -127,15 +126,15 @@ def _explains_not_ready(condition: Condition) -> bool:
 
 def _reported_problems(conditions: Mapping[str, Condition]) -> Iterator[str]:
     """Yield the problems that the other conditions of a Ready resource report."""
-    good = {
+    good_statuses = {
         "Degraded": ConditionStatus.FALSE,
         "BucketCoverage": ConditionStatus.TRUE,
         "SettingsEffective": ConditionStatus.TRUE,
     }
-    for kind, wanted in good.items():
-        found = conditions.get(kind)
-        if found and found.status not in (wanted, ConditionStatus.UNKNOWN):
-            yield make_one_line(f"{kind}: {found.reason}: {found.message}")
+    for condition_type, good_status in good_statuses.items():
+        condition = conditions.get(condition_type)
+        if condition and condition.status not in (good_status, ConditionStatus.UNKNOWN):
+            yield make_one_line(f"{condition_type}: {condition.reason}: {condition.message}")
 
 
 def _relevant_status(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
@@ -144,59 +143,59 @@ def _relevant_status(status: GaudiInferenceStatus, sentence: str) -> GaudiInfere
     A cause concerns the current revision, all serving revisions, and the revisions that the `sentence` of the cause
     names.
     """
-    current = status.revision.current
-    serving = {each.name for each in status.revisions if each.phase is RevisionPhase.SERVING}
-    named = {each.name for each in status.revisions if re.search(rf"\b{re.escape(each.name)}\b", sentence)}
-    names = {current, *serving, *named}
-    pods = (each for each in status.pods if each.revision in names)
-    revisions = tuple(each for each in status.revisions if each.name in names)
-    ordered = sorted(pods, key=lambda pod: (pod.name not in sentence, pod.revision != current))
-    return status.model_copy(update={"revisions": revisions, "pods": tuple(ordered)})
+    current_name = status.revision.current
+    serving_names = {revision.name for revision in status.revisions if revision.phase is RevisionPhase.SERVING}
+    named = {revision.name for revision in status.revisions if re.search(rf"\b{re.escape(revision.name)}\b", sentence)}
+    names = {current_name, *serving_names, *named}
+    pods = (pod for pod in status.pods if pod.revision in names)
+    revisions = tuple(revision for revision in status.revisions if revision.name in names)
+    sorted_pods = sorted(pods, key=lambda pod: (pod.name not in sentence, pod.revision != current_name))
+    return status.model_copy(update={"revisions": revisions, "pods": tuple(sorted_pods)})
 
 
 def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str) -> Iterator[str]:
     """Yield the evidence for a cause. Messages that the `sentence` of the cause already contains are omitted."""
     for revision in status.revisions:
         if revision.reason:
-            what = f"revision {revision.name} failed ({revision.reason})"
-            yield what if not revision.message or revision.message in sentence else f"{what}: {revision.message}"
+            failure = f"revision {revision.name} failed ({revision.reason})"
+            yield failure if not revision.message or revision.message in sentence else f"{failure}: {revision.message}"
         # Omit the back-off of a failed revision, because a failed revision is not retried.
-        elif pause := revision.back_off:
+        elif back_off := revision.back_off:
             yield (
-                f"revision {revision.name}: {pause.failures} attempts have ended, and the next attempt "
-                f"starts at {pause.until}"
+                f"revision {revision.name}: {back_off.failures} attempts have ended, and the next attempt "
+                f"starts at {back_off.until}"
             )
     if pod:
         yield (
             f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, "
             f"readiness gate {'open' if pod.gate else 'closed'}, {pod.restarts} restarts"
         )
-        words = (pod.message, pod.last_termination.message if pod.last_termination else None)
-        yield from (f"pod {pod.name}: {each}" for each in words if each and each not in sentence)
+        messages = (pod.message, pod.last_termination.message if pod.last_termination else None)
+        yield from (f"pod {pod.name}: {message}" for message in messages if message and message not in sentence)
 
 
 @with_resource
-def why(asked: SelectedResource, output: Output = OutputFormat.TEXT) -> None:
+def why(selection: SelectedResource, output: Output = OutputFormat.TEXT) -> None:
     """Explain why the resource is not Ready: the first cause, its evidence, and the next command."""
-    found = explain(asked.cluster.fetch_inference(asked.name))
+    explanation = explain(selection.cluster.fetch_inference(selection.name))
     if output is OutputFormat.JSON:
-        typer.echo(json.dumps(asdict(found), indent=1))
+        typer.echo(json.dumps(asdict(explanation), indent=1))
         return
-    screen = create_console()
-    for paragraph in paragraphs(list(explanation_lines(asked.name, found))):
-        screen.print(paragraph)
+    console = create_console()
+    for paragraph in paragraphs(list(explanation_lines(selection.name, explanation))):
+        console.print(paragraph)
 
 
-def explanation_lines(name: str, found: Explanation) -> Iterator[str]:
+def explanation_lines(name: str, explanation: Explanation) -> Iterator[str]:
     """Yield the output lines of `kubectl gaudi why`. Each sentence of an explanation is on a separate line."""
-    heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
-    first, *more = _SENTENCE_END.split(found.sentence)
-    yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)
-    yield from _titled_lines("but" if found.ready else "evidence", found.evidence)
-    yield from _titled_lines("next", found.next)
+    heading = f'{SINGULAR} "{name}" is {"Ready" if explanation.ready else "not Ready"} ({explanation.reason}):'
+    first, *rest = _SENTENCE_END.split(explanation.sentence)
+    yield from (heading, f"  {first}", *(f"  {sentence}" for sentence in rest)) if rest else (f"{heading} {first}",)
+    yield from _titled_lines("but" if explanation.ready else "evidence", explanation.evidence)
+    yield from _titled_lines("next", explanation.next)
 
 
 def _titled_lines(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"{title}:"
-    yield from (f"  {each}" for each in texts)
+    yield from (f"  {text}" for text in texts)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gaudi_operator.cli.options import add_version_option
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.options import (
     REFUSED,
@@ -31,7 +32,6 @@ from gaudi_operator.cli.plan.options import (
     with_document_or_refusal,
 )
 from gaudi_operator.cli.plan.output import OutputFormat, OutputOption, print_warnings, write_output
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 
@@ -67,7 +67,7 @@ add_version_option(app, "gaudi-plan")
 @app.command()
 @with_document
 def buckets(
-    question: PlanDocument,
+    document: PlanDocument,
     heat: Annotated[
         HeatMetric | None,
         typer.Option(help="Figure to show as a heat map instead of the table. With -o svg, the default is padding."),
@@ -93,13 +93,13 @@ def buckets(
 
     if heat and output not in (OutputFormat.TABLE, OutputFormat.SVG):
         raise ConfigError(f"--heat draws a heat map, which has no {output} form. Choose -o table or -o svg")
-    write_output(buckets_output(question, heat, card, model, trace), output)
+    write_output(buckets_output(document, heat, card, model, trace), output)
 
 
 @app.command()
 @with_document
 def find(
-    question: PlanDocument,
+    document: PlanDocument,
     batch_size: Annotated[int, typer.Argument(min=0, help="Number of sequences.")],
     query: Annotated[int, typer.Argument(min=0, help="Number of new tokens per sequence: 1 for decode.")],
     blocks: Annotated[
@@ -117,13 +117,13 @@ def find(
     """
     from gaudi_operator.cli.plan.buckets import find_output
 
-    write_output(find_output(question, phase, (batch_size, query, blocks)), output)
+    write_output(find_output(document, phase, (batch_size, query, blocks)), output)
 
 
 @app.command()
 @with_document_or_refusal
 def forecast(
-    question: PlanDocument | SpecRefused,
+    document: PlanDocument | SpecRefused,
     card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3, or none for the CPU.")] = None,
     model: Annotated[
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
@@ -151,12 +151,12 @@ def forecast(
     from gaudi_operator.cli.plan.forecast import forecast_deployment
     from gaudi_operator.cli.plan.forecast_output import forecast_output, refusal_output
 
-    if isinstance(question, SpecRefused):
-        write_output(refusal_output(question), output)
+    if isinstance(document, SpecRefused):
+        write_output(refusal_output(document), output)
         raise typer.Exit(REFUSED)
-    found = forecast_deployment(question, card, model)
-    write_output(forecast_output(found, sources=sources), output)
-    raise typer.Exit(found.verdict.exit_code)
+    deployment_forecast = forecast_deployment(document, card, model)
+    write_output(forecast_output(deployment_forecast, sources=sources), output)
+    raise typer.Exit(deployment_forecast.verdict.exit_code)
 
 
 @app.command()
@@ -194,7 +194,7 @@ def diff(
 @app.command()
 @with_document
 def compare(
-    question: PlanDocument,
+    document: PlanDocument,
     trace: Annotated[
         Path | None,
         typer.Option("--trace", help="CSV of requests to compute padding for, in the format of gaudi-plan trace."),
@@ -213,19 +213,19 @@ def compare(
     """
     from gaudi_operator.cli.plan.comparison import compare_strategies
 
-    seen = None
+    traffic = None
     if trace:
         from gaudi_operator.cli.plan.trace import TraceFile, read_expected_traffic
         from gaudi_runtime.traffic.trace import ColumnNames
 
-        seen = read_expected_traffic(question, TraceFile(trace, ColumnNames()))
-    write_output(compare_strategies(question, seen), output)
+        traffic = read_expected_traffic(document, TraceFile(trace, ColumnNames()))
+    write_output(compare_strategies(document, traffic), output)
 
 
 @app.command()
 @with_document
 def trace(
-    question: PlanDocument,
+    document: PlanDocument,
     trace: Annotated[Path, typer.Option("--trace", help="CSV of requests: arrival time, context, generated tokens.")],
     learn: Annotated[
         Path | None,
@@ -268,18 +268,18 @@ def trace(
     from gaudi_runtime.traffic.batching import ServerPace
     from gaudi_runtime.traffic.trace import ColumnNames
 
-    counted = select_cost(question, cost, card, model)
+    padding_cost = select_cost(document, cost, card, model)
     columns = ColumnNames(arrival_column, context_column, generated_column)
-    learned = TraceFile(learn, columns) if learn else None
-    traces = Traces(TraceFile(trace, columns), learned, ServerPace(prompt_speed, step_seconds))
+    learned_trace = TraceFile(learn, columns) if learn else None
+    traces = Traces(TraceFile(trace, columns), learned_trace, ServerPace(prompt_speed, step_seconds))
     budget = OptimalBudget(graphs, decode_graphs, graph_bytes, warmup_seconds)
-    write_output(score_strategies(question, traces, budget, counted, save_traffic), output)
+    write_output(score_strategies(document, traces, budget, padding_cost, save_traffic), output)
 
 
 @app.command()
 @with_document
 def learn(
-    question: PlanDocument,
+    document: PlanDocument,
     traffic: Annotated[
         list[Path],
         typer.Option("--traffic", help="File with the answer of a pod to /v1/traffic. Repeat the option for each pod."),
@@ -298,16 +298,17 @@ def learn(
     gaudi-plan learn --from-cluster llama --traffic traffic.txt --graphs 20 -o yaml > patch.yaml
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
+    from gaudi_operator.cli.plan.document import read_text
     from gaudi_operator.cli.plan.learn import learn_plan, read_traffic_texts
-    from gaudi_operator.cli.plan.question import read_text
     from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
 
-    observed = read_traffic_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
-    found = learn_plan(question, observed, OptimalBudget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
+    observed_traffic = read_traffic_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
+    budget = OptimalBudget(graphs, decode_graphs, graph_bytes, warmup_seconds)
+    learned_plan = learn_plan(document, observed_traffic, budget, form)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         # JSON and YAML output is a patch, which has no field for warnings. Write the warnings to standard error.
-        print_warnings(found.warnings)
-    write_output(found.command_output(), output)
+        print_warnings(learned_plan.warnings)
+    write_output(learned_plan.command_output(), output)
 
 
 def main() -> None:

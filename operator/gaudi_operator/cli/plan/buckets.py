@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.heat import heat_maps
 from gaudi_operator.cli.plan.options import HeatMetric
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits, Strategy
@@ -25,34 +25,34 @@ MOST_SHOWN = 5_000
 
 
 def buckets_output(
-    question: PlanDocument,
+    document: PlanDocument,
     heat: HeatMetric | None,
     card: str | None = None,
     model: str | None = None,
     trace: Path | None = None,
 ) -> CommandOutput:
     """Return the output of `gaudi-plan buckets`: the buckets of a plan as text or heat map. Raises ConfigError."""
-    if question.policy.strategy is Strategy.UNIFIED:
+    if document.policy.strategy is Strategy.UNIFIED:
         if heat:
             raise ConfigError(
                 "--heat draws prompt and decode buckets, which strategy unified does not have. Remove --heat"
             )
-        return _unified_output(question)
-    plan = question.plan()
-    warnings = question.plan_warnings(plan)
+        return _unified_output(document)
+    plan = document.plan()
+    warnings = document.plan_warnings(plan)
 
-    maps = partial(heat_maps, question, plan, heat or HeatMetric.PADDING, card, model, trace)
+    build_heat_maps = partial(heat_maps, document, plan, heat or HeatMetric.PADDING, card, model, trace)
 
     def draw_picture() -> str:
         from gaudi_operator.cli.plan.drawing import draw_svg
 
-        return draw_svg(maps())
+        return draw_svg(build_heat_maps())
 
     def show() -> None:
         # This module imports rich, which JSON and CSV output does not need.
         from gaudi_operator.cli.plan.drawing import print_heat_maps
 
-        print_heat_maps(maps()) if heat else _print_plan(plan)
+        print_heat_maps(build_heat_maps()) if heat else _print_plan(plan)
 
     return CommandOutput(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -66,52 +66,52 @@ def buckets_output(
     )
 
 
-def _unified_output(question: PlanDocument) -> CommandOutput:
-    unified = plan_unified(question.limits, question.blocks)
+def _unified_output(document: PlanDocument) -> CommandOutput:
+    unified_buckets = plan_unified(document.limits, document.blocks)
     return CommandOutput(
-        data={"prompt": (), "decode": (), "unified": unified, "warnings": question.warnings},
-        rows=lambda: [("query_len", "shared_blocks", "unique_blocks", "causal"), *unified],
-        show=lambda: _print_unified(unified),
-        warnings=question.warnings,
+        data={"prompt": (), "decode": (), "unified": unified_buckets, "warnings": document.warnings},
+        rows=lambda: [("query_len", "shared_blocks", "unique_blocks", "causal"), *unified_buckets],
+        show=lambda: _print_unified(unified_buckets),
+        warnings=document.warnings,
     )
 
 
-def find_output(question: PlanDocument, phase: BucketPhase, wanted: Shape) -> CommandOutput:
+def find_output(document: PlanDocument, phase: BucketPhase, batch_shape: Shape) -> CommandOutput:
     """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape to compile if no bucket fits.
 
     Raises ConfigError if the server refuses the prompt.
     """
-    limits = question.limits
-    if phase is BucketPhase.PROMPT and wanted[1] > limits.max_model_len:
+    limits = document.limits
+    if phase is BucketPhase.PROMPT and batch_shape[1] > limits.max_model_len:
         raise ConfigError(
-            f"a prompt of {wanted[1]} tokens is longer than maxModelLen ({limits.max_model_len}), so the server "
+            f"a prompt of {batch_shape[1]} tokens is longer than maxModelLen ({limits.max_model_len}), so the server "
             "refuses the prompt. Give fewer tokens"
         )
-    plan = question.plan()
-    found = plan.find(phase, *wanted)
-    fallback = plan.fallback(phase, limits, *wanted)
-    outcome = tuple(found) if found else _explain_miss(limits, phase, wanted, fallback)
-    shapes = (("wanted", wanted), ("found", found), ("fallback", fallback))
+    plan = document.plan()
+    bucket = plan.find(phase, *batch_shape)
+    fallback = plan.fallback(phase, limits, *batch_shape)
+    outcome = tuple(bucket) if bucket else _explain_miss(limits, phase, batch_shape, fallback)
+    shapes = (("wanted", batch_shape), ("found", bucket), ("fallback", fallback))
     return CommandOutput(
-        data={"phase": phase, "wanted": wanted, "found": found, "fallback": fallback},
+        data={"phase": phase, "wanted": batch_shape, "found": bucket, "fallback": fallback},
         rows=lambda: [
             ("phase", "what", "batch_size", "query_len", "num_blocks"),
-            *((phase.value, what, *shape) for what, shape in shapes if shape),
+            *((phase.value, label, *shape) for label, shape in shapes if shape),
         ],
-        show=lambda: typer.echo(f"{phase} {wanted} -> {outcome}"),
-        warnings=question.warnings,
+        show=lambda: typer.echo(f"{phase} {batch_shape} -> {outcome}"),
+        warnings=document.warnings,
     )
 
 
-def _explain_miss(limits: Limits, phase: BucketPhase, wanted: Shape, fallback: Bucket) -> str:
+def _explain_miss(limits: Limits, phase: BucketPhase, batch_shape: Shape, fallback: Bucket) -> str:
     """Return a sentence about a batch without a bucket: the batch cannot occur, or is compiled while serving."""
-    size = wanted[0]
+    size = batch_shape[0]
     if phase is BucketPhase.PROMPT and size > limits.max_num_prefill_seqs:
-        most = limits.max_num_prefill_seqs
-        return f"no bucket: a step takes at most {plural(most, 'prompt')} (maxNumPrefillSeqs), so no batch has {size}"
+        limit = limits.max_num_prefill_seqs
+        return f"no bucket: a step takes at most {plural(limit, 'prompt')} (maxNumPrefillSeqs), so no batch has {size}"
     if phase is BucketPhase.DECODE and size > limits.max_num_seqs:
-        most = limits.max_num_seqs
-        return f"no bucket: at most {plural(most, 'sequence')} run at once (maxNumSeqs), so no batch has {size}"
+        limit = limits.max_num_seqs
+        return f"no bucket: at most {plural(limit, 'sequence')} run at once (maxNumSeqs), so no batch has {size}"
     return f"no bucket, so the batch would be compiled as {tuple(fallback)} while serving"
 
 
@@ -127,17 +127,17 @@ def _print_plan(plan: BucketPlan) -> None:
 def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
     """Print one table of all unified buckets by query length and number of shared blocks."""
     rows = (
-        (str(query), str(shared), " ".join(f"{b.unique}{'c' * b.causal}" for b in row))
-        for (query, shared), row in groupby(buckets, key=lambda b: (b.query, b.shared))
+        (str(query_len), str(shared_blocks), " ".join(f"{bucket.unique_blocks}{'c' * bucket.causal}" for bucket in row))
+        for (query_len, shared_blocks), row in groupby(buckets, key=lambda b: (b.query_len, b.shared_blocks))
     )
     columns = ("query", "shared blocks", "unique blocks (causal marked c)")
     stdout_console().print(build_table(rows, columns, title=plural(len(buckets), "unified bucket")))
 
 
-def _bucket_table(title: str, blocks: str, buckets: Sequence[Bucket]) -> object:
+def _bucket_table(title: str, blocks_title: str, buckets: Sequence[Bucket]) -> object:
     rows = (
-        (str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
-        for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len))
+        (str(batch_size), str(query_len), " ".join(str(bucket.num_blocks) for bucket in row))
+        for (batch_size, query_len), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len))
     )
     caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
-    return build_table(rows, ("batch size", "query", blocks), title=title, caption=caption)
+    return build_table(rows, ("batch size", "query", blocks_title), title=title, caption=caption)

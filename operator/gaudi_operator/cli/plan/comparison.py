@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.figures import ExpectedTraffic, PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
 from gaudi_operator.cli.plan.plot import PlotPoint, plot_svg
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
@@ -41,7 +41,8 @@ def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Map
     if policy.file is not None:
         strategies.append(Strategy.FILE)
     return {
-        each: _plan_or_refusal(policy.model_copy(update={"strategy": each}), limits, kv_blocks) for each in strategies
+        strategy: _plan_or_refusal(policy.model_copy(update={"strategy": strategy}), limits, kv_blocks)
+        for strategy in strategies
     }
 
 
@@ -52,41 +53,43 @@ def _plan_or_refusal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Pl
         return str(error)
 
 
-def compare_strategies(question: PlanDocument, seen: ExpectedTraffic | None = None) -> CommandOutput:
+def compare_strategies(document: PlanDocument, traffic: ExpectedTraffic | None = None) -> CommandOutput:
     """Return the comparison of all strategies: the cost and the benefit of each plan.
 
-    Padding is computed for the traffic `seen`, or else for the traffic of the policy. Optimal learns only from the
-    traffic of the policy, not from `seen`.
+    Padding is computed for `traffic`, or else for the traffic of the policy. Optimal learns only from the traffic of
+    the policy, not from `traffic`.
     """
-    known = expected_traffic(question.policy, question.limits, question.blocks)
-    judge = _PlanEvaluator(question, known.traffic, seen or known, has_unmeasured_graphs(question))
-    plans = dict(candidate_plans(question.policy, question.limits, question.blocks))
+    policy_traffic = expected_traffic(document.policy, document.limits, document.blocks)
+    evaluator = _PlanEvaluator(
+        document, policy_traffic.traffic, traffic or policy_traffic, has_unmeasured_graphs(document)
+    )
+    plans = dict(candidate_plans(document.policy, document.limits, document.blocks))
     optimal = _plan_or_refusal(
-        question.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), question.limits, question.blocks
+        document.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), document.limits, document.blocks
     )
     plans[Strategy.OPTIMAL] = optimal
     comparison = Comparison(
         strategies={
-            spec_spelling(name): judge.figures(plan) for name, plan in plans.items() if not isinstance(plan, str)
+            spec_spelling(name): evaluator.figures(plan) for name, plan in plans.items() if not isinstance(plan, str)
         },
-        others={} if isinstance(optimal, str) else judge.optimal_figures(optimal, OTHER_NUMBERS),
-        refused={spec_spelling(name): plan for name, plan in plans.items() if isinstance(plan, str)},
+        optimal_variants={} if isinstance(optimal, str) else evaluator.optimal_figures(optimal, OTHER_NUMBERS),
+        refusals={spec_spelling(name): plan for name, plan in plans.items() if isinstance(plan, str)},
     )
-    warnings = (*question.warnings, judge.judged_on.source, *_estimate_warnings(judge.bytes_unknown))
+    warnings = (*document.warnings, evaluator.evaluation_traffic.source, *_estimate_warnings(evaluator.bytes_unknown))
     return CommandOutput(
         data={**comparison.data(), "warnings": warnings},
         rows=comparison.rows,
         show=comparison.show,
-        picture=lambda: _draw_plot(comparison, judge, optimal),
+        picture=lambda: _draw_plot(comparison, evaluator, optimal),
         warnings=warnings,
     )
 
 
 def _estimate_warnings(bytes_unknown: bool) -> tuple[str, ...]:
-    what = "warmup_seconds is an estimate" if bytes_unknown else "graph_bytes and warmup_seconds are estimates"
+    subject = "warmup_seconds is an estimate" if bytes_unknown else "graph_bytes and warmup_seconds are estimates"
     return (
         *([UNMEASURED] if bytes_unknown else []),
-        f"{what} for all graphs, from the rates that the reference logs have for HPU graphs of Llama 3.1 8B on one "
+        f"{subject} for all graphs, from the rates that the reference logs have for HPU graphs of Llama 3.1 8B on one "
         "Gaudi 2",
     )
 
@@ -96,7 +99,7 @@ UNMEASURED = (
 )
 
 
-def has_unmeasured_graphs(question: PlanDocument) -> bool:
+def has_unmeasured_graphs(document: PlanDocument) -> bool:
     """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown.
 
     A document that contains only limits has no execution mode. The result is then False.
@@ -104,22 +107,25 @@ def has_unmeasured_graphs(question: PlanDocument) -> bool:
     # Import the forecast in this function, so that importing this module does not load the forecast.
     from gaudi_runtime.forecast.inputs import inputs_from_config
 
-    return question.config is not None and inputs_from_config(question.config).has_unmeasured_graphs
+    return document.config is not None and inputs_from_config(document.config).has_unmeasured_graphs
 
 
 @dataclass(frozen=True)
 class _PlanEvaluator:
-    """The evaluation of the plans for one document. Plans are judged on `judged_on`, and Optimal plans for `known`."""
+    """The evaluation of the plans for one document.
 
-    question: PlanDocument
-    known: Traffic
-    judged_on: ExpectedTraffic
+    Optimal plans are made for `policy_traffic`. All plans are judged on `evaluation_traffic`.
+    """
+
+    document: PlanDocument
+    policy_traffic: Traffic
+    evaluation_traffic: ExpectedTraffic
     bytes_unknown: bool
 
     def figures(self, plan: BucketPlan) -> PlanFigures:
         """Return the figures of a plan: its cost and its savings."""
         return figures_of(
-            plan, self.question.limits, self.question.blocks, self.judged_on, bytes_unknown=self.bytes_unknown
+            plan, self.document.limits, self.document.blocks, self.evaluation_traffic, bytes_unknown=self.bytes_unknown
         )
 
     def optimal_figures(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
@@ -128,17 +134,17 @@ class _PlanEvaluator:
 
     def _optimal_plan(self, plan: BucketPlan, share: float) -> BucketPlan:
         """Return Optimal's plan with `share` times the graphs of `plan`, but at least the minimum for full coverage."""
-        policy, limits, blocks = self.question.policy, self.question.limits, self.question.blocks
-        optimizer = Optimizer(self.known, limits, blocks)
-        least = sum(optimizer.least_price(phase, price_in_graphs) for phase in BOTH)
-        graphs = max(round(share * (len(plan.prompt) + len(plan.decode))), least)
-        split = optimizer.choose(BOTH, price_in_graphs, graphs, "the number of graphs").buckets
+        policy, limits, blocks = self.document.policy, self.document.limits, self.document.blocks
+        optimizer = Optimizer(self.policy_traffic, limits, blocks)
+        min_graphs = sum(optimizer.least_price(phase, price_in_graphs) for phase in BOTH)
+        graph_count = max(round(share * (len(plan.prompt) + len(plan.decode))), min_graphs)
+        buckets_by_phase = optimizer.choose(BOTH, price_in_graphs, graph_count, "the number of graphs").buckets
         # Make the plan from a policy with these numbers of graphs. A user who sets the same numbers gets the same
         # buckets.
         settings = OptimalSettings(
             traffic=policy.optimal.traffic if policy.optimal else None,
-            prompt_graphs=len(split[BucketPhase.PROMPT]),
-            decode_graphs=len(split[BucketPhase.DECODE]),
+            prompt_graphs=len(buckets_by_phase[BucketPhase.PROMPT]),
+            decode_graphs=len(buckets_by_phase[BucketPhase.DECODE]),
         )
         return make_plan(policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings}), limits, blocks)
 
@@ -148,39 +154,39 @@ class Comparison:
     """The figures of all strategies, of Optimal with other numbers of graphs, and the reasons for missing plans."""
 
     strategies: Mapping[str, PlanFigures]
-    others: Mapping[str, PlanFigures]
-    refused: Mapping[str, str]
+    optimal_variants: Mapping[str, PlanFigures]
+    refusals: Mapping[str, str]
 
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON."""
         return {
-            "strategies": {name: _figures_as_dict(each) for name, each in self.strategies.items()},
-            "optimal_with": {name: _figures_as_dict(each) for name, each in self.others.items()},
-            **({"refused": self.refused} if self.refused else {}),
+            "strategies": {name: _figures_as_dict(figures) for name, figures in self.strategies.items()},
+            "optimal_with": {name: _figures_as_dict(figures) for name, figures in self.optimal_variants.items()},
+            **({"refused": self.refusals} if self.refusals else {}),
         }
 
     def rows(self) -> Sequence[Sequence[object]]:
         """Return the comparison as CSV, the header first."""
         return [
             ("strategy", *FACTS),
-            *((name, *_figures_as_dict(each).values()) for name, each in self._figures_by_name().items()),
+            *((name, *_figures_as_dict(figures).values()) for name, figures in self._figures_by_name().items()),
         ]
 
     def show(self) -> None:
         """Print the comparison as a table."""
-        named = self._figures_by_name()
+        figures_by_name = self._figures_by_name()
         # Omit the column "GiB" if no strategy has a value for this column, so that the table fits into 80 characters.
-        bytes_known = any(each.graph_bytes is not None for each in named.values())
+        bytes_known = any(figures.graph_bytes is not None for figures in figures_by_name.values())
         columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
-        rows = ((name, *_figure_cells(each)[: len(columns)]) for name, each in named.items())
+        rows = ((name, *_figure_cells(figures)[: len(columns)]) for name, figures in figures_by_name.items())
         console = stdout_console()
         console.print(build_table(rows, ("strategy",), columns, title=TITLE, caption=CAPTION))
-        for name, why in self.refused.items():
-            console.print(f"{name}: {why}")
+        for name, reason in self.refusals.items():
+            console.print(f"{name}: {reason}")
 
     def _figures_by_name(self) -> Mapping[str, PlanFigures]:
         optimal = spec_spelling(Strategy.OPTIMAL)
-        return {**self.strategies, **{f"{optimal}, {name}": each for name, each in self.others.items()}}
+        return {**self.strategies, **{f"{optimal}, {name}": figures for name, figures in self.optimal_variants.items()}}
 
 
 COLUMNS = ("graphs", "prompt\npadding", "decode\npadding", "covered", "last\nten", "warm-up\nseconds")
@@ -206,13 +212,13 @@ def _figures_as_dict(figures: PlanFigures) -> dict[str, float | None]:
     """Return the figures by name. The values are rounded, because they are estimates."""
     scores = [figures.scores[phase] for phase in BucketPhase]
     values = (
-        *(each.graphs for each in scores),
+        *(score.graphs for score in scores),
         figures.graph_bytes,
         figures.warmup_seconds,
-        *(_round_or_none(each.padding) for each in scores),
+        *(_round_or_none(score.padding) for score in scores),
         *(figures.coverage[phase] for phase in BucketPhase),
         figures.missing_count,
-        _round_or_none(figures.last_graphs),
+        _round_or_none(figures.last_graphs_increase),
     )
     return dict(zip(FACTS, values, strict=True))
 
@@ -224,41 +230,47 @@ def _round_or_none(value: float | None) -> float | None:
 def _figure_cells(figures: PlanFigures) -> tuple[str, ...]:
     scores = [figures.scores[phase] for phase in BucketPhase]
     return (
-        " + ".join(str(each.graphs) for each in scores),
-        *("-" if each.padding is None else f"{each.padding:.3f}" for each in scores),
+        " + ".join(str(score.graphs) for score in scores),
+        *("-" if score.padding is None else f"{score.padding:.3f}" for score in scores),
         format_coverage(min(figures.coverage.values())),
-        "-" if figures.last_graphs is None else format_change(figures.last_graphs),
+        "-" if figures.last_graphs_increase is None else format_change(figures.last_graphs_increase),
         f"{figures.warmup_seconds:.0f}",
         "-" if figures.graph_bytes is None else f"{figures.graph_bytes / GIB:.1f}",
     )
 
 
-def format_change(share: float) -> str:
+def format_change(relative_change: float) -> str:
     """Format a relative change for the comparison of strategies, as a percentage with its sign."""
     # Adding 0.0 turns -0.0 into 0.0. Otherwise a change of -0.01 % would be shown as "-0.0 %".
-    return f"{round(share * 100, 1) + 0.0:+.1f} %"
+    return f"{round(relative_change * 100, 1) + 0.0:+.1f} %"
 
 
-def format_coverage(share: float) -> str:
+def format_coverage(coverage: float) -> str:
     """Format the coverage of a strategy as a percentage, rounded down, so that only full coverage is 100 %."""
-    return f"{int(share * 1000) / 10:.1f} %"
+    return f"{int(coverage * 1000) / 10:.1f} %"
 
 
-def _draw_plot(comparison: Comparison, judge: _PlanEvaluator, optimal: PlanOrRefusal) -> str:
-    more = (
+def _draw_plot(comparison: Comparison, evaluator: _PlanEvaluator, optimal_plan: PlanOrRefusal) -> str:
+    other_figures = (
         {}
-        if isinstance(optimal, str)
-        else judge.optimal_figures(optimal, {str(share): share for share in PLOTTED_SHARES})
+        if isinstance(optimal_plan, str)
+        else evaluator.optimal_figures(optimal_plan, {str(share): share for share in PLOTTED_SHARES})
     )
-    name = spec_spelling(Strategy.OPTIMAL)
+    optimal_name = spec_spelling(Strategy.OPTIMAL)
     points = {
-        f"{each} ({format_coverage(least)} covered)" if (least := min(figures.coverage.values())) < 1 else each: found
-        for each, figures in comparison.strategies.items()
-        if (found := _plot_point(figures))
+        f"{strategy} ({format_coverage(coverage)} covered)"
+        if (coverage := min(figures.coverage.values())) < 1
+        else strategy: point
+        for strategy, figures in comparison.strategies.items()
+        if (point := _plot_point(figures))
     }
-    curve = {found for each in (*comparison.others.values(), *more.values()) if (found := _plot_point(each))}
-    chosen = {points[name]} if name in points else set()
-    return plot_svg(points, sorted(curve | chosen), name)
+    curve = {
+        point
+        for figures in (*comparison.optimal_variants.values(), *other_figures.values())
+        if (point := _plot_point(figures))
+    }
+    optimal_points = {points[optimal_name]} if optimal_name in points else set()
+    return plot_svg(points, sorted(curve | optimal_points), optimal_name)
 
 
 def _plot_point(figures: PlanFigures) -> PlotPoint | None:

@@ -41,15 +41,15 @@ def _to_cel_value(node: Schema, value: Any) -> Any:
     if isinstance(value, float) and node.get("type") == "integer":
         return int(value)
     if isinstance(value, list):
-        return [_to_cel_value(node.get("items", {}), each) for each in value]
+        return [_to_cel_value(node.get("items", {}), entry) for entry in value]
     if not isinstance(value, Mapping):
         return value
-    fields, others = node.get("properties", {}), node.get("additionalProperties", {})
+    fields, additional_schema = node.get("properties", {}), node.get("additionalProperties", {})
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
-    given = {name: each for name, each in value.items() if each is not None}
+    set_fields = {name: field_value for name, field_value in value.items() if field_value is not None}
     return {
-        _escape_name(name) if name in fields else name: _to_cel_value(fields.get(name, others), each)
-        for name, each in (defaults | given).items()
+        _escape_name(name) if name in fields else name: _to_cel_value(fields.get(name, additional_schema), field_value)
+        for name, field_value in (defaults | set_fields).items()
     }
 
 
@@ -66,8 +66,8 @@ def _broken_rule_messages(node: Schema, value: Any, path: str) -> Iterator[str]:
         if (optional or not _is_transition(rule["rule"])) and not _holds(rule["rule"], optional, value):
             yield _message_with_path(path, rule["message"])
     if isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _broken_rule_messages(node.get("items", {}), each, f"{path}[{number}]")
+        for number, entry in enumerate(value):
+            yield from _broken_rule_messages(node.get("items", {}), entry, f"{path}[{number}]")
     elif isinstance(value, dict):
         for name, field in node.get("properties", {}).items():
             if _escape_name(name) in value:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.forecast_output import format_amount
 from gaudi_operator.cli.plan.heat import change_map
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, serialize_inputs
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
@@ -96,12 +96,12 @@ class PlanDiff:
     @property
     def compiled_with_cache(self) -> int:
         """The number of buckets that must be compiled if the recipe cache contains the whole old plan."""
-        return sum(len(each.added) + len(each.kept) * bool(self.discarding_fields) for each in self.phases.values())
+        return sum(len(diff.added) + len(diff.kept) * bool(self.discarding_fields) for diff in self.phases.values())
 
     @property
     def planned_count(self) -> int:
         """The number of buckets of the new plan. Without a recipe cache, all of these buckets are compiled."""
-        return sum(len(each.kept) + len(each.added) for each in self.phases.values())
+        return sum(len(diff.kept) + len(diff.added) for diff in self.phases.values())
 
 
 def compare_plans(old: PlanDocument, new: PlanDocument, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
@@ -115,23 +115,23 @@ def compare_plans(old: PlanDocument, new: PlanDocument, old_plan: BucketPlan, ne
     )
 
 
-def _compare_buckets(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
-    before, after = set(old), set(new)
+def _compare_buckets(old_buckets: tuple[Bucket, ...], new_buckets: tuple[Bucket, ...]) -> PhaseDiff:
+    before, after = set(old_buckets), set(new_buckets)
     return PhaseDiff(
-        kept=tuple(bucket for bucket in new if bucket in before),
-        added=tuple(bucket for bucket in new if bucket not in before),
-        dropped=tuple(bucket for bucket in old if bucket not in after),
+        kept=tuple(bucket for bucket in new_buckets if bucket in before),
+        added=tuple(bucket for bucket in new_buckets if bucket not in before),
+        dropped=tuple(bucket for bucket in old_buckets if bucket not in after),
     )
 
 
-def _document_settings(question: PlanDocument) -> dict[str, Any]:
+def _document_settings(document: PlanDocument) -> dict[str, Any]:
     """Return all settings of a document, including defaults, with the field names of the document's kind."""
-    source = question.inference.spec if question.inference else question.config
+    source = document.inference.spec if document.inference else document.config
     if source:
         return source.model_dump(mode="json", by_alias=True, exclude_none=True)
-    limits = question.limits.model_dump(mode="json", by_alias=True)
-    bucketing = question.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {"limits": limits, "bucketing": bucketing, "release": question.release}
+    limits = document.limits.model_dump(mode="json", by_alias=True)
+    bucketing = document.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {"limits": limits, "bucketing": bucketing, "release": document.release}
 
 
 def _find_changes(path: str, old: object, new: object) -> Iterator[Change]:
@@ -167,15 +167,15 @@ def compare_forecasts(old: PlanDocument, new: PlanDocument, card: str | None, mo
 
     Release 1.22 has no forecast, so the figures of a document for this release are unknown.
     """
-    before, after = _forecast_figures(old, card, model), _forecast_figures(new, card, model)
-    names = [*before, *(key for key in after if key not in before)]
-    return tuple(CostChange(*key, before.get(key), after.get(key)) for key in names)
+    old_figures, new_figures = _forecast_figures(old, card, model), _forecast_figures(new, card, model)
+    figure_keys = [*old_figures, *(key for key in new_figures if key not in old_figures)]
+    return tuple(CostChange(*key, old_figures.get(key), new_figures.get(key)) for key in figure_keys)
 
 
-def _forecast_figures(question: PlanDocument, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
-    if question.release != "current":
+def _forecast_figures(document: PlanDocument, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
+    if document.release != "current":
         return {}
-    return {(name, unit): figure for name, unit, figure in forecast_deployment(question, card, model).figures()}
+    return {(name, unit): figure for name, unit, figure in forecast_deployment(document, card, model).figures()}
 
 
 def diff_output(old: PlanDocument, new: PlanDocument, card: str | None, model: str | None) -> CommandOutput:
@@ -184,39 +184,39 @@ def diff_output(old: PlanDocument, new: PlanDocument, card: str | None, model: s
     Raises ConfigError.
     """
     old_plan, new_plan = old.plan(), new.plan()
-    found = compare_plans(old, new, old_plan, new_plan)
+    plan_diff = compare_plans(old, new, old_plan, new_plan)
     costs = compare_forecasts(old, new, card, model)
-    sides = {"old": old.plan_warnings(old_plan), "new": new.plan_warnings(new_plan)}
-    warnings = tuple(f"{side}: {warning}" for side, said in sides.items() for warning in said)
+    warnings_by_side = {"old": old.plan_warnings(old_plan), "new": new.plan_warnings(new_plan)}
+    warnings = tuple(f"{side}: {warning}" for side, messages in warnings_by_side.items() for warning in messages)
 
     def draw_picture() -> str:
         from gaudi_operator.cli.plan.drawing import draw_svg
 
         return draw_svg(
-            [change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()]
+            [change_map(phase, diff.kept, diff.added, diff.dropped) for phase, diff in plan_diff.phases.items()]
         )
 
     return CommandOutput(
-        data=_json_data(found, costs, warnings),
-        rows=lambda: _csv_rows(found),
-        show=lambda: _print_diff(found, costs),
+        data=_json_data(plan_diff, costs, warnings),
+        rows=lambda: _csv_rows(plan_diff),
+        show=lambda: _print_diff(plan_diff, costs),
         picture=draw_picture,
         warnings=warnings,
     )
 
 
-def _json_data(found: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str, Any]:
+def _json_data(plan_diff: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str, Any]:
     return {
-        "changes": [{"path": each.path, "old": each.old, "new": each.new} for each in found.changes],
-        "restarts": found.restarts,
+        "changes": [{"path": change.path, "old": change.old, "new": change.new} for change in plan_diff.changes],
+        "restarts": plan_diff.restarts,
         **{
-            phase.value: {"kept": len(each.kept), "added": each.added, "dropped": each.dropped}
-            for phase, each in found.phases.items()
+            phase.value: {"kept": len(diff.kept), "added": diff.added, "dropped": diff.dropped}
+            for phase, diff in plan_diff.phases.items()
         },
         "compiled": {
-            "withRecipeCache": found.compiled_with_cache,
-            "withoutRecipeCache": found.planned_count,
-            "recipesDiscardedBy": found.discarding_fields,
+            "withRecipeCache": plan_diff.compiled_with_cache,
+            "withoutRecipeCache": plan_diff.planned_count,
+            "recipesDiscardedBy": plan_diff.discarding_fields,
         },
         "forecast": [
             {"figure": cost.name, "unit": cost.unit, "old": _figure_data(cost.old), "new": _figure_data(cost.new)}
@@ -232,36 +232,36 @@ def _figure_data(figure: Figure | None) -> dict[str, Any] | None:
     return {"value": figure.value, "confidence": figure.confidence, "source": figure.source}
 
 
-def _csv_rows(found: PlanDiff) -> list[tuple[object, ...]]:
+def _csv_rows(plan_diff: PlanDiff) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [("change", "phase", "batch_size", "query_len", "num_blocks")]
     for phase in BucketPhase:
-        each = found.phases[phase]
-        rows += [("added", phase.value, *bucket) for bucket in each.added]
-        rows += [("dropped", phase.value, *bucket) for bucket in each.dropped]
+        diff = plan_diff.phases[phase]
+        rows += [("added", phase.value, *bucket) for bucket in diff.added]
+        rows += [("dropped", phase.value, *bucket) for bucket in diff.dropped]
     return rows
 
 
-def _print_diff(found: PlanDiff, costs: Costs) -> None:
+def _print_diff(plan_diff: PlanDiff, costs: Costs) -> None:
     """Print the changed fields, the changed buckets, and the cost."""
     from gaudi_operator.cli.plan.drawing import heat_table
 
     console = stdout_console()
-    if found.changes:
-        console.print(_change_table(found.changes))
-    for phase, each in found.phases.items():
-        console.print(_phase_summary(phase, each))
-        if each.added or each.dropped:
-            console.print(heat_table(change_map(phase, each.kept, each.added, each.dropped), console))
+    if plan_diff.changes:
+        console.print(_change_table(plan_diff.changes))
+    for phase, diff in plan_diff.phases.items():
+        console.print(_phase_summary(phase, diff))
+        if diff.added or diff.dropped:
+            console.print(heat_table(change_map(phase, diff.kept, diff.added, diff.dropped), console))
     if costs:
         console.print(_cost_table(costs))
-    for line in filter(None, (_restart_line(found), _compile_line(found))):
+    for line in filter(None, (_restart_line(plan_diff), _compile_line(plan_diff))):
         console.print(line)
 
 
 def _change_table(changes: tuple[Change, ...]) -> object:
-    more = len(changes) - MOST_CHANGES
-    rows = ((each.path, _shorten_value(each.old), _shorten_value(each.new)) for each in changes[:MOST_CHANGES])
-    caption = f"and {more} more" if more > 0 else None
+    omitted_count = len(changes) - MOST_CHANGES
+    rows = ((change.path, _shorten_value(change.old), _shorten_value(change.new)) for change in changes[:MOST_CHANGES])
+    caption = f"and {omitted_count} more" if omitted_count > 0 else None
     return build_table(rows, ("field", "old", "new"), title="What is different", caption=caption)
 
 
@@ -282,26 +282,27 @@ def _cost_rows(costs: Costs) -> Iterator[Sequence[str]]:
             yield cost.name, old, new, lowest_confidence(*(figure for figure in (cost.old, cost.new) if figure))
 
 
-def _phase_summary(phase: BucketPhase, each: PhaseDiff) -> str:
-    before, after = len(each.kept) + len(each.dropped), len(each.kept) + len(each.added)
-    if not (each.added or each.dropped):
+def _phase_summary(phase: BucketPhase, diff: PhaseDiff) -> str:
+    before, after = len(diff.kept) + len(diff.dropped), len(diff.kept) + len(diff.added)
+    if not (diff.added or diff.dropped):
         return f"{phase}: the same {plural(after, 'bucket')}"
-    return f"{phase}: {before} -> {plural(after, 'bucket')}, {len(each.added)} added, {len(each.dropped)} dropped"
+    return f"{phase}: {before} -> {plural(after, 'bucket')}, {len(diff.added)} added, {len(diff.dropped)} dropped"
 
 
-def _restart_line(found: PlanDiff) -> str | None:
-    if found.restarts is None:
+def _restart_line(plan_diff: PlanDiff) -> str | None:
+    if plan_diff.restarts is None:
         return None
-    if found.restarts:
+    if plan_diff.restarts:
         return "A new revision is created. Every pod is replaced according to spec.rollout."
     return "No new revision is created, so no pod restarts."
 
 
-def _compile_line(found: PlanDiff) -> str | None:
-    if found.restarts is False:
+def _compile_line(plan_diff: PlanDiff) -> str | None:
+    if plan_diff.restarts is False:
         return None
-    discarded = f", because recipes depend on {', '.join(found.discarding_fields)}" if found.discarding_fields else ""
+    fields = plan_diff.discarding_fields
+    reason = f", because recipes depend on {', '.join(fields)}" if fields else ""
     return (
-        f"A new pod compiles {plural(found.planned_count, 'bucket')}; with a recipe cache of the old plan only "
-        f"{found.compiled_with_cache}{discarded}."
+        f"A new pod compiles {plural(plan_diff.planned_count, 'bucket')}; with a recipe cache of the old plan only "
+        f"{plan_diff.compiled_with_cache}{reason}."
     )

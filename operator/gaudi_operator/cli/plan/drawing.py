@@ -38,41 +38,44 @@ def print_heat_maps(maps: Iterable[HeatMap]) -> None:
 
 def draw_svg(maps: Sequence[HeatMap]) -> str:
     """Return all heat maps as one SVG file, black on white, without external resources."""
-    columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
+    column_count = min(PICTURE_COLUMNS, max(len(heat_map.batch_sizes) for heat_map in maps))
     # Set every value that rich would otherwise read from the environment, so that the same maps always give the same
     # file.
     console = Console(
         file=StringIO(),
         record=True,
-        width=max(PICTURE_WIDTH, LABEL_WIDTH + columns * CELL_WIDTH),
+        width=max(PICTURE_WIDTH, LABEL_WIDTH + column_count * CELL_WIDTH),
         height=PICTURE_ROWS,
         force_terminal=True,
         color_system="truecolor",
         no_color=False,
         legacy_windows=False,
     )
-    for each in maps:
-        console.print(heat_table(each, console, PICTURE_ROWS))
+    for heat_map in maps:
+        console.print(heat_table(heat_map, console, PICTURE_ROWS))
     return remove_web_font(console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME))
 
 
-def remove_web_font(drawn: str) -> str:
+def remove_web_font(svg: str) -> str:
     """Remove the web font from an SVG file of rich, so that viewers use their own monospace font."""
-    return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
+    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
+def heat_table(heat_map: HeatMap, console: Console, max_rows: int = MAX_ROWS) -> RenderableType:
     """Return the terminal drawing of a heat map with its title and caption, fitted to the width of `console`."""
-    columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
-    shown = heat_map.downsample(columns, most_rows)
+    max_columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
+    downsampled_map = heat_map.downsample(max_columns, max_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
     table.add_column("", justify="right", min_width=LABEL_WIDTH - 1, no_wrap=True)
-    for batch in shown.batches:
-        table.add_column(str(batch), justify="right", min_width=CELL_WIDTH, no_wrap=True)
-    for length, cells in shown.rows():
-        table.add_row(str(length), *(_cell_text(cell, plain=console.color_system is None) for cell in cells))
+    for batch_size in downsampled_map.batch_sizes:
+        table.add_column(str(batch_size), justify="right", min_width=CELL_WIDTH, no_wrap=True)
+    for length, cells in downsampled_map.rows():
+        table.add_row(str(length), *(_cell_text(cell, monochrome=console.color_system is None) for cell in cells))
     return Group(
-        Text(shown.title, style="bold"), table, Text(_replace_control_characters(shown.caption), style="dim"), Text()
+        Text(downsampled_map.title, style="bold"),
+        table,
+        Text(_replace_control_characters(downsampled_map.caption), style="dim"),
+        Text(),
     )
 
 
@@ -81,10 +84,10 @@ def _replace_control_characters(caption: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in caption)
 
 
-def _cell_text(cell: Cell | None, *, plain: bool) -> Text:
+def _cell_text(cell: Cell | None, *, monochrome: bool) -> Text:
     if cell is None:
         return Text("·".rjust(CELL_WIDTH - 1), style="dim")
-    if plain:
+    if monochrome:
         shade = "!" if cell.heat is None else SHADES[min(int(cell.heat * len(SHADES)), len(SHADES) - 1)]
         return Text(f"{shade}{cell.text:>{CELL_WIDTH - 2}}")
     background = MISS_COLOUR if cell.heat is None else heat_colour(cell.heat)
@@ -96,9 +99,9 @@ def _cell_text(cell: Cell | None, *, plain: bool) -> Text:
 def heat_colour(heat: float) -> Colour:
     """Return the colour in which a heat from 0 to 1 is drawn."""
     position = min(max(heat, 0.0), 1.0) * (len(_ANCHORS) - 1)
-    start = min(int(position), len(_ANCHORS) - 2)
-    share = position - start
-    red, green, blue = (round(a + (b - a) * share) for a, b in zip(_ANCHORS[start], _ANCHORS[start + 1], strict=True))
+    index = min(int(position), len(_ANCHORS) - 2)
+    share = position - index
+    red, green, blue = (round(a + (b - a) * share) for a, b in zip(_ANCHORS[index], _ANCHORS[index + 1], strict=True))
     return red, green, blue
 
 

@@ -39,41 +39,43 @@ class SpecRefused(ConfigError):
         self.document = document
 
 
-def describe_faults(error: ValidationError, known: Iterable[str] = ()) -> str:
-    """Return the first faults of a document as one sentence. `known` are the valid field names."""
-    return "; ".join(fault_sentences(error.errors(), known=known))
+def describe_faults(error: ValidationError, valid_names: Iterable[str] = ()) -> str:
+    """Return the first faults of a document as one sentence. `valid_names` are the valid field names."""
+    return "; ".join(fault_sentences(error.errors(), valid_names=valid_names))
 
 
 def fault_sentences(
-    items: Iterable[ErrorDetails], above: tuple[str, ...] = (), known: Iterable[str] = ()
+    errors: Iterable[ErrorDetails], parent_path: tuple[str, ...] = (), valid_names: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """Return a sentence for each of the first faults.
 
-    `above` is the path of the validated part in the document. `known` are the valid field names of this part.
+    `parent_path` is the path of the validated part in the document. `valid_names` are the valid field names of this
+    part.
     """
-    return tuple(_fault_sentence(item, above, known) for item in islice(items, MOST_FAULTS))
+    return tuple(_fault_sentence(error, parent_path, valid_names) for error in islice(errors, MOST_FAULTS))
 
 
-def suggest_correction(name: object, known: Iterable[str]) -> str:
+def suggest_correction(name: object, valid_names: Iterable[str]) -> str:
     """Return the correction of a misspelled name in a document: "did you mean NAME? "; empty if no name is similar."""
-    close = get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {close[0]}? " if close else ""
+    similar_names = get_close_matches(str(name), list(valid_names), n=1)
+    return f"did you mean {similar_names[0]}? " if similar_names else ""
 
 
-def _fault_sentence(item: ErrorDetails, above: tuple[str, ...], known: Iterable[str]) -> str:
-    place = ".".join(safe_excerpt(str(part)) for part in (*above, *item["loc"])) or "the document"
-    value, name = item["input"], str(item["loc"][-1]) if item["loc"] else ""
-    match item["type"]:
+def _fault_sentence(error: ErrorDetails, parent_path: tuple[str, ...], valid_names: Iterable[str]) -> str:
+    field_path = ".".join(safe_excerpt(str(part)) for part in (*parent_path, *error["loc"])) or "the document"
+    value, name = error["input"], str(error["loc"][-1]) if error["loc"] else ""
+    match error["type"]:
         case "missing":
-            return f"{place} is missing{_suggest_misspelling(name, value)}"
+            return f"{field_path} is missing{_suggest_misspelling(name, value)}"
         case "extra_forbidden":
-            return f"{place} is not a field of this document; {suggest_correction(name, known) or 'remove it'}".strip()
+            advice = suggest_correction(name, valid_names) or "remove it"
+            return f"{field_path} is not a field of this document; {advice}".strip()
         case "string_type" if isinstance(value, bool | int | float):
             text = _format_yaml_value(value)
-            return f'{place} must be text, not {text}: write "{text}" with quotes'
-        case kind if kind in _STRUCTURES:
-            return f"{place} must be {_STRUCTURES[kind]}, not {_describe_structure(value)}"
-    return f"{place}: {item['msg'].removeprefix('Value error, ')}{_got_suffix(item)}"
+            return f'{field_path} must be text, not {text}: write "{text}" with quotes'
+        case error_type if error_type in _STRUCTURES:
+            return f"{field_path} must be {_STRUCTURES[error_type]}, not {_describe_structure(value)}"
+    return f"{field_path}: {error['msg'].removeprefix('Value error, ')}{_got_suffix(error)}"
 
 
 def _describe_structure(value: object) -> str:
@@ -85,8 +87,8 @@ def _describe_structure(value: object) -> str:
             return "a mapping"
         case list() | tuple():
             return "a list"
-    shown = _format_yaml_value(value)
-    return safe_excerpt(shown) if len(shown) <= LONGEST_VALUE and shown.isprintable() else "text"
+    text = _format_yaml_value(value)
+    return safe_excerpt(text) if len(text) <= LONGEST_VALUE and text.isprintable() else "text"
 
 
 def _format_yaml_value(value: object) -> str:
@@ -94,17 +96,17 @@ def _format_yaml_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _suggest_misspelling(field: str, given: object) -> str:
-    """Return a suggestion if a name in `given` may be a misspelling of `field`; empty if no name is similar."""
-    close = get_close_matches(field, [str(key) for key in given] if isinstance(given, Mapping) else (), n=1)
-    return f", and {safe_excerpt(close[0])} is not a field: did you mean {field}?" if close else ""
+def _suggest_misspelling(field: str, value: object) -> str:
+    """Return a suggestion if a name in `value` may be a misspelling of `field`; empty if no name is similar."""
+    similar_names = get_close_matches(field, [str(key) for key in value] if isinstance(value, Mapping) else (), n=1)
+    return f", and {safe_excerpt(similar_names[0])} is not a field: did you mean {field}?" if similar_names else ""
 
 
-def _got_suffix(item: ErrorDetails) -> str:
+def _got_suffix(error: ErrorDetails) -> str:
     """Return ", got VALUE" for the end of a sentence; empty if the value is too long or already in the message."""
-    value: Any = item["input"]
+    value: Any = error["input"]
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return ""
-    shown = str(value)
-    said = re.search(rf"(?<!\w){re.escape(shown)}(?!\w)", item["msg"])
-    return "" if said or len(shown) > LONGEST_VALUE or not shown.isprintable() else f", got {shown}"
+    text = str(value)
+    mention = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", error["msg"])
+    return "" if mention or len(text) > LONGEST_VALUE or not text.isprintable() else f", got {text}"

@@ -45,9 +45,9 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
     if policy.optimal is not None and policy.optimal.traffic is not None:
         # Ignore a traffic text that cannot be parsed. The strategy Optimal reports the invalid line.
         with suppress(PlanImpossible):
-            learned = parse_traffic(policy.optimal.traffic)
+            traffic = parse_traffic(policy.optimal.traffic)
             return ExpectedTraffic(
-                learned, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
+                traffic, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
             )
     phases = (sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
     return ExpectedTraffic(
@@ -59,41 +59,44 @@ def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Ex
 class PlanFigures:
     """The figures of one plan: graphs, bytes, warm-up seconds, padding and coverage.
 
-    `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs` is the relative increase of the padded
-    compute of both phases if the LAST_GRAPHS graphs that save least are removed. `last_graphs` is None if fewer graphs
-    can be removed.
+    `graph_bytes` is None if the bytes of graphs are unknown. `last_graphs_increase` is the relative increase of the
+    padded compute of both phases if the LAST_GRAPHS graphs that save least are removed. `last_graphs_increase` is None
+    if fewer graphs can be removed.
     """
 
     scores: Mapping[BucketPhase, PlanScore]
-    uncovered: PlanCoverage
+    plan_coverage: PlanCoverage
     graph_bytes: int | None
     warmup_seconds: float
-    last_graphs: float | None
+    last_graphs_increase: float | None
 
     @property
     def graphs(self) -> int:
         """The number of graphs of both phases."""
-        return sum(each.graphs for each in self.scores.values())
+        return sum(score.graphs for score in self.scores.values())
 
     @property
     def padding(self) -> float | None:
         """The mean padding of both phases, with equal weights, because the time that each phase takes is unknown."""
-        known = [each.padding for each in self.scores.values() if each.padding is not None]
-        return sum(known) / len(known) if known else None
+        paddings = [score.padding for score in self.scores.values() if score.padding is not None]
+        return sum(paddings) / len(paddings) if paddings else None
 
     @property
     def coverage(self) -> Mapping[BucketPhase, float]:
         """The share of admissible shapes that have a bucket, by phase."""
-        return {each.phase: _covered_share(each) for each in (self.uncovered.prompt, self.uncovered.decode)}
+        return {
+            phase_coverage.phase: _covered_share(phase_coverage)
+            for phase_coverage in (self.plan_coverage.prompt, self.plan_coverage.decode)
+        }
 
     @property
     def missing_count(self) -> int:
         """The number of admissible shapes of both phases without a bucket."""
-        return self.uncovered.prompt.missing + self.uncovered.decode.missing
+        return self.plan_coverage.prompt.missing + self.plan_coverage.decode.missing
 
 
-def _covered_share(phase: PhaseCoverage) -> float:
-    return 1 - phase.missing / phase.shapes if phase.shapes else 1.0
+def _covered_share(phase_coverage: PhaseCoverage) -> float:
+    return 1 - phase_coverage.missing / phase_coverage.shapes if phase_coverage.shapes else 1.0
 
 
 def figures_of(
@@ -103,14 +106,14 @@ def figures_of(
 
     Bytes and seconds are estimated from the rates of HPU graphs.
     """
-    buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
+    phase_buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
     bytes_of = price_in_bytes(limits.block_size)
     return PlanFigures(
         scores={phase: score_plan(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
-        uncovered=plan_coverage(plan, limits, kv_blocks),
-        graph_bytes=None if bytes_unknown else round(sum(bytes_of(*each) for each in buckets)),
-        warmup_seconds=round(sum(price_in_seconds(*each) for each in buckets), 1),
-        last_graphs=increase_without_last_graphs(plan, limits, expected),
+        plan_coverage=plan_coverage(plan, limits, kv_blocks),
+        graph_bytes=None if bytes_unknown else round(sum(bytes_of(*phase_bucket) for phase_bucket in phase_buckets)),
+        warmup_seconds=round(sum(price_in_seconds(*phase_bucket) for phase_bucket in phase_buckets), 1),
+        last_graphs_increase=increase_without_last_graphs(plan, limits, expected),
     )
 
 
@@ -127,20 +130,22 @@ def increase_without_last_graphs(
     if plan.seeds:
         return None
     phases = [_RemainingBuckets(phase, plan, limits, expected) for phase in BOTH]
-    before = sum(each.padding for each in phases)
-    if not before:
+    padding = sum(phase.padding for phase in phases)
+    if not padding:
         return None
-    risen = 0.0
+    increase = 0.0
     for _ in range(count):
-        least = min(
-            (step for each in phases for step in each.possible_removals()), key=lambda step: step[0], default=None
+        cheapest_removal = min(
+            (removal for phase in phases for removal in phase.possible_removals()),
+            key=lambda removal: removal[0],
+            default=None,
         )
-        if least is None:
+        if cheapest_removal is None:
             return None
-        loss, phase, at = least
-        risen += loss
-        phase.remove_bucket(at)
-    return risen / before
+        removal_cost, phase, position = cheapest_removal
+        increase += removal_cost
+        phase.remove_bucket(position)
+    return increase / padding
 
 
 class _RemainingBuckets:
@@ -153,44 +158,50 @@ class _RemainingBuckets:
         self._buckets = list(plan.buckets_of(phase))
         # With contiguous paged attention, decode buckets form one row per batch size. Each row needs a bucket with the
         # maximum number of blocks (docs/internals/optimal.md, Rows and ladders).
-        self._in_rows = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
-        self._users: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
-        real = 0.0
+        self._requires_same_batch = phase is BucketPhase.DECODE and limits.contiguous_paged_attention
+        self._weighted_shapes: dict[Bucket, list[tuple[Bucket, float]]] = {bucket: [] for bucket in self._buckets}
+        real_compute = 0.0
         for shape, weight in expected.traffic.shapes_of(phase).items():
             bucket = plan.find(phase, *shape)
             if bucket is not None:
-                self._users[bucket].append((shape, weight))
-                real += weight * expected.cost(phase, shape)
-        self._costs = {bucket: expected.cost(phase, bucket) / real for bucket in self._buckets} if real else {}
-        self.padding = sum(self._costs[each] * weight for each, users in self._users.items() for _, weight in users)
+                self._weighted_shapes[bucket].append((shape, weight))
+                real_compute += weight * expected.cost(phase, shape)
+        self._costs = (
+            {bucket: expected.cost(phase, bucket) / real_compute for bucket in self._buckets} if real_compute else {}
+        )
+        self.padding = sum(
+            self._costs[bucket] * weight
+            for bucket, weighted_shapes in self._weighted_shapes.items()
+            for _, weight in weighted_shapes
+        )
 
     def possible_removals(self) -> Iterator[tuple[float, "_RemainingBuckets", int]]:
         """Yield the cost of removal, the phase and the position of each removable bucket.
 
         If several removable buckets have no shapes, only the first one is included.
         """
-        unused = False
-        for at, bucket in enumerate(self._buckets):
-            if (self._users[bucket] or not unused) and self._is_removable(at):
-                yield sum(self._removal_costs(at)), self, at
-                unused = unused or not self._users[bucket]
+        unused_found = False
+        for position, bucket in enumerate(self._buckets):
+            if (self._weighted_shapes[bucket] or not unused_found) and self._is_removable(position):
+                yield sum(self._removal_costs(position)), self, position
+                unused_found = unused_found or not self._weighted_shapes[bucket]
 
-    def _is_removable(self, at: int) -> bool:
-        bucket = self._buckets[at]
-        larger = (each for each in islice(self._buckets, at + 1, None) if all(map(le, bucket, each)))
-        return any(not self._in_rows or each.batch_size == bucket.batch_size for each in larger)
+    def _is_removable(self, position: int) -> bool:
+        bucket = self._buckets[position]
+        larger_buckets = (other for other in islice(self._buckets, position + 1, None) if all(map(le, bucket, other)))
+        return any(not self._requires_same_batch or other.batch_size == bucket.batch_size for other in larger_buckets)
 
-    def _removal_costs(self, at: int) -> Iterator[float]:
-        paid = self._costs[self._buckets[at]]
-        for shape, weight in self._users[self._buckets[at]]:
-            yield weight * (self._costs[self._next_fitting_bucket(at, shape)] - paid)
+    def _removal_costs(self, position: int) -> Iterator[float]:
+        current_cost = self._costs[self._buckets[position]]
+        for shape, weight in self._weighted_shapes[self._buckets[position]]:
+            yield weight * (self._costs[self._next_fitting_bucket(position, shape)] - current_cost)
 
-    def _next_fitting_bucket(self, at: int, shape: Bucket) -> Bucket:
-        """Return the next bucket that fits `shape`, after the bucket at position `at`."""
-        return next(each for each in islice(self._buckets, at + 1, None) if all(map(le, shape, each)))
+    def _next_fitting_bucket(self, position: int, shape: Bucket) -> Bucket:
+        """Return the next bucket that fits `shape`, after the bucket at position `position`."""
+        return next(bucket for bucket in islice(self._buckets, position + 1, None) if all(map(le, shape, bucket)))
 
-    def remove_bucket(self, at: int) -> None:
-        """Remove the bucket at position `at`, and assign each of its shapes to the next bucket that fits the shape."""
-        for shape, weight in self._users.pop(self._buckets[at]):
-            self._users[self._next_fitting_bucket(at, shape)].append((shape, weight))
-        del self._buckets[at]
+    def remove_bucket(self, position: int) -> None:
+        """Remove the bucket at `position`, and assign each of its shapes to the next bucket that fits the shape."""
+        for shape, weight in self._weighted_shapes.pop(self._buckets[position]):
+            self._weighted_shapes[self._next_fitting_bucket(position, shape)].append((shape, weight))
+        del self._buckets[position]

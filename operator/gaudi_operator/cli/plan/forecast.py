@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
+from gaudi_operator.cli.plan.document import PlanDocument, read_text
 from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
-from gaudi_operator.cli.plan.question import PlanDocument, read_text
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
@@ -37,49 +37,48 @@ ANY_INSTALLATION = InstallationDefaults(
 """The installation defaults that allow everything, because the installation is unknown here."""
 
 
-def forecast_deployment(question: PlanDocument, card: str | None, model: str | None) -> DeploymentForecast:
+def forecast_deployment(document: PlanDocument, card: str | None, model: str | None) -> DeploymentForecast:
     """Forecast the deployment of a document.
 
     `card` and `model` override the card and model of the document. Raises ConfigError.
     """
-    if question.release != "current":
-        raise ConfigError(f"release {question.release} has a plan but no forecast: remove the release")
-    inputs, wanted = forecast_inputs_of(question), _required_thresholds(question)
-    shape, described = select_model_shape(question, model), select_card(question, card)
-    found = forecast(inputs, shape, described)
-    serves_anyway = _serves_anyway(question)
+    if document.release != "current":
+        raise ConfigError(f"release {document.release} has a plan but no forecast: remove the release")
+    inputs, thresholds = forecast_inputs_of(document), _required_thresholds(document)
+    shape, selected_card = select_model_shape(document, model), select_card(document, card)
+    result = forecast(inputs, shape, selected_card)
+    serves_anyway = _serves_anyway(document)
+    # Thresholds of 0 give only advice about memory. Advice about graphs does not help if the model does not fit into
+    # memory.
+    advice_thresholds = Thresholds(0, 0) if result.problems or serves_anyway else thresholds
     return DeploymentForecast(
-        forecast=found,
-        shortfalls=shortfalls(found, wanted),
-        certain=not fits(found, replace(wanted, at_best=True)),
-        unjudged=uncheckable_thresholds(found, wanted),
+        forecast=result,
+        shortfalls=shortfalls(result, thresholds),
+        shortfalls_certain=not fits(result, replace(thresholds, at_best=True)),
+        uncheckable_thresholds=uncheckable_thresholds(result, thresholds),
         serves_anyway=serves_anyway,
-        plan_figures=_plan_figures(found, inputs),
-        # Thresholds of 0 give only advice about memory. Advice about graphs does not help if the model does not fit
-        # into memory.
-        advice=advise(inputs, shape, described, Thresholds(0, 0) if found.problems or serves_anyway else wanted)
-        if shape
-        else (),
-        hints=(*question.manifest_warnings, *_hints(question)),
-        config=question.config,
-        refusal=_find_violation(question.inference) if question.inference else None,
-        measured=question.measured,
+        plan_figures=_plan_figures(result, inputs),
+        advice=advise(inputs, shape, selected_card, advice_thresholds) if shape else (),
+        hints=(*document.manifest_warnings, *_hints(document)),
+        config=document.config,
+        refusal=_find_violation(document.inference) if document.inference else None,
+        measured_plan=document.measured_plan,
     )
 
 
-def _hints(question: PlanDocument) -> tuple[str, ...]:
-    return plan_hints(question.inference) if question.inference else ()
+def _hints(document: PlanDocument) -> tuple[str, ...]:
+    return plan_hints(document.inference) if document.inference else ()
 
 
-def _plan_figures(found: Forecast, inputs: ForecastInputs) -> PlanFigures | None:
-    if found.plan is None:
+def _plan_figures(result: Forecast, inputs: ForecastInputs) -> PlanFigures | None:
+    if result.plan is None:
         return None
-    kv_blocks = int(found.kv_blocks.value)
-    return figures_of(found.plan, inputs.limits, kv_blocks, expected_traffic(inputs.policy, inputs.limits, kv_blocks))
+    kv_blocks = int(result.kv_blocks.value)
+    return figures_of(result.plan, inputs.limits, kv_blocks, expected_traffic(inputs.policy, inputs.limits, kv_blocks))
 
 
-def _serves_anyway(question: PlanDocument) -> bool:
-    inference = question.inference
+def _serves_anyway(document: PlanDocument) -> bool:
+    inference = document.inference
     return inference is not None and inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN
 
 
@@ -87,36 +86,36 @@ def _find_violation(inference: Inference) -> Problem | None:
     return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference) or check_plan_gaps(inference)
 
 
-def forecast_inputs_of(question: PlanDocument) -> ForecastInputs:
+def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
-    if question.config is None:
-        return ForecastInputs(question.policy, question.limits, kv_blocks=question.kv_blocks)
-    inference = question.inference
+    if document.config is None:
+        return ForecastInputs(document.policy, document.limits, kv_blocks=document.kv_blocks)
+    inference = document.inference
     return replace(
-        inputs_from_config(question.config),
-        policy=question.policy,
-        limits=question.limits,
-        kv_blocks=question.kv_blocks,
+        inputs_from_config(document.config),
+        policy=document.policy,
+        limits=document.limits,
+        kv_blocks=document.kv_blocks,
         tokens_follow_length=inference is not None and inference.spec.engine.max_num_batched_tokens is None,
     )
 
 
-def _required_thresholds(question: PlanDocument) -> Thresholds:
-    if question.inference is None:
+def _required_thresholds(document: PlanDocument) -> Thresholds:
+    if document.inference is None:
         return Thresholds()
-    readiness = question.inference.spec.readiness
+    readiness = document.inference.spec.readiness
     return Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
-def select_model_shape(question: PlanDocument, model: str | None) -> ModelShape | None:
+def select_model_shape(document: PlanDocument, model: str | None) -> ModelShape | None:
     """Return the shape of the model to forecast: `model`, or else the document's model; None if unknown."""
     if model is not None:
         return _load_model_shape(model)
-    about = forecast_target(question.inference.spec) if question.inference else None
-    if about is not None:
-        return known_shape(about.model)
-    served = question.config.model.served_names if question.config else ()
-    return next((shape for name in served if (shape := known_shape(name))), None)
+    target = forecast_target(document.inference.spec) if document.inference else None
+    if target is not None:
+        return known_shape(target.model)
+    served_names = document.config.model.served_names if document.config else ()
+    return next((shape for name in served_names if (shape := known_shape(name))), None)
 
 
 def _load_model_shape(model: str) -> ModelShape:
@@ -136,17 +135,17 @@ def _load_model_shape(model: str) -> ModelShape:
         ) from error
 
 
-def select_card(question: PlanDocument, card: str | None) -> Card:
+def select_card(document: PlanDocument, card: str | None) -> Card:
     """Return the card for the forecast of a deployment: `card`, or else the document's card.
 
     Raises ConfigError if the card is unknown.
     """
     if card is not None:
         return card_named(card)
-    config, inference = question.config, question.inference
-    simulated = config.engine.sim_script.get("card") if config and config.engine.name is EngineName.SIM else None
-    if simulated is not None:
-        return card_named(str(simulated))
+    config, inference = document.config, document.inference
+    simulated_card = config.engine.sim_script.get("card") if config and config.engine.name is EngineName.SIM else None
+    if simulated_card is not None:
+        return card_named(str(simulated_card))
     if inference is not None:
         return card_named(inference.spec.accelerator.generation)
     return card_named("none" if config and config.engine.device == "cpu" else DEFAULT_CARD)

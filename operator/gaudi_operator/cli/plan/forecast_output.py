@@ -30,98 +30,100 @@ GIB, MIB = 2**30, 2**20
 FIGURE_COLUMNS = ("figure", "unit", "value", "low", "high", "confidence", "source")
 
 
-def forecast_output(foreseen: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
+def forecast_output(deployment: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
     """Return the output of `gaudi-plan forecast`. If `sources` is True, the table shows the source of each figure."""
     return CommandOutput(
-        data=_json_data(foreseen), rows=lambda: _csv_rows(foreseen), show=lambda: _print_forecast(foreseen, sources)
+        data=_json_data(deployment),
+        rows=lambda: _csv_rows(deployment),
+        show=lambda: _print_forecast(deployment, sources),
     )
 
 
-def refusal_output(refused: SpecRefused) -> CommandOutput:
+def refusal_output(error: SpecRefused) -> CommandOutput:
     """Return the output of `gaudi-plan forecast` for a document that the API server refuses.
 
     The output contains no forecast.
     """
-    why = tuple(to_sentence(each) for each in refused.sentences)
-    problems = [{"reason": "SchemaViolated", "message": each} for each in why]
-    first = f"{Verdict.REFUSED}: the API server refuses {refused.document}"
+    reasons = tuple(to_sentence(sentence) for sentence in error.sentences)
+    problems = [{"reason": "SchemaViolated", "message": reason} for reason in reasons]
+    first_line = f"{Verdict.REFUSED}: the API server refuses {error.document}"
 
     def show() -> None:
         console = stdout_console()
-        console.print(first, style=_STYLES[Verdict.REFUSED.exit_code], markup=False, highlight=False)
-        for each in why:
-            console.print(f"why: {each}", markup=False, highlight=False)
+        console.print(first_line, style=_STYLES[Verdict.REFUSED.exit_code], markup=False, highlight=False)
+        for reason in reasons:
+            console.print(f"why: {reason}", markup=False, highlight=False)
 
     return CommandOutput(
-        data={"verdict": Verdict.REFUSED, "why": why, "remedies": (), "problems": problems},
+        data={"verdict": Verdict.REFUSED, "why": reasons, "remedies": (), "problems": problems},
         rows=lambda: [FIGURE_COLUMNS],
         show=show,
     )
 
 
-def _json_data(foreseen: DeploymentForecast) -> dict[str, Any]:
-    found = foreseen.forecast
-    started = render_engine_options(foreseen.config) if foreseen.config else None
+def _json_data(deployment: DeploymentForecast) -> dict[str, Any]:
+    forecast = deployment.forecast
+    options = render_engine_options(deployment.config) if deployment.config else None
     return {
-        "card": found.card,
-        "model": found.model,
-        "verdict": foreseen.verdict,
-        "why": foreseen.reasons,
-        "remedies": foreseen.remedies,
-        "memory": {to_camel(name): _figure_data(each) for name, each in vars(found.memory).items()}
-        if found.memory
+        "card": forecast.card,
+        "model": forecast.model,
+        "verdict": deployment.verdict,
+        "why": deployment.reasons,
+        "remedies": deployment.remedies,
+        "memory": {to_camel(name): _figure_data(figure) for name, figure in vars(forecast.memory).items()}
+        if forecast.memory
         else None,
-        "kvBlocks": _figure_data(found.kv_blocks),
-        **{phase.value: _phase_data(getattr(found, phase.value)) for phase in BucketPhase},
-        "warmupSeconds": _figure_data(found.warmup_seconds),
-        "measured": foreseen.measured.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if foreseen.measured
+        "kvBlocks": _figure_data(forecast.kv_blocks),
+        **{phase.value: _phase_data(getattr(forecast, phase.value)) for phase in BucketPhase},
+        "warmupSeconds": _figure_data(forecast.warmup_seconds),
+        "measured": deployment.measured_plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if deployment.measured_plan
         else None,
-        "problems": [{"reason": each.reason, "message": each.message} for each in foreseen.problems],
-        "notes": found.notes,
-        "coverage": _coverage(foreseen),
-        "padding": _padding(foreseen),
-        "startedWith": {"environment": started.env, "arguments": started.args} if started else None,
-        "pairs": [{**asdict(each), "image": each.image} for each in PAIRS]
-        if _requires_release_pair(foreseen.config)
+        "problems": [{"reason": problem.reason, "message": problem.message} for problem in deployment.problems],
+        "notes": forecast.notes,
+        "coverage": _coverage(deployment),
+        "padding": _padding(deployment),
+        "startedWith": {"environment": options.env, "arguments": options.args} if options else None,
+        "pairs": [{**asdict(pair), "image": pair.image} for pair in PAIRS]
+        if _requires_release_pair(deployment.config)
         else None,
-        "warnings": foreseen.warnings,
+        "warnings": deployment.warnings,
     }
 
 
-def _coverage(foreseen: DeploymentForecast) -> dict[str, Any] | None:
-    if foreseen.plan_figures is None:
+def _coverage(deployment: DeploymentForecast) -> dict[str, Any] | None:
+    if deployment.plan_figures is None:
         return None
-    found = foreseen.plan_figures.uncovered
-    return {phase.phase.value: _coverage_counts(phase) for phase in (found.prompt, found.decode)}
+    coverage = deployment.plan_figures.plan_coverage
+    return {phase.phase.value: _coverage_counts(phase) for phase in (coverage.prompt, coverage.decode)}
 
 
-def _padding(foreseen: DeploymentForecast) -> dict[str, Any] | None:
+def _padding(deployment: DeploymentForecast) -> dict[str, Any] | None:
     """Return the padding (padded / real compute) of each phase, and the increase without the last ten graphs."""
-    found = foreseen.plan_figures
-    if found is None:
+    figures = deployment.plan_figures
+    if figures is None:
         return None
-    phases = {phase.value: each.padding for phase, each in found.scores.items()}
-    return {**phases, "moreWithoutLastTen": found.last_graphs}
+    paddings = {phase.value: score.padding for phase, score in figures.scores.items()}
+    return {**paddings, "moreWithoutLastTen": figures.last_graphs_increase}
 
 
-def _coverage_counts(phase: PhaseCoverage) -> dict[str, int]:
-    return {"shapes": phase.shapes, "withoutBucket": phase.missing, "gaps": phase.gap_count}
+def _coverage_counts(phase_coverage: PhaseCoverage) -> dict[str, int]:
+    return {"shapes": phase_coverage.shapes, "withoutBucket": phase_coverage.missing, "gaps": phase_coverage.gap_count}
 
 
-def _phase_data(phase: PhaseForecast | None) -> dict[str, Any] | None:
-    if phase is None:
+def _phase_data(phase_forecast: PhaseForecast | None) -> dict[str, Any] | None:
+    if phase_forecast is None:
         return None
     return {
-        "planned": phase.planned,
-        "captured": None if phase.captured is None else len(phase.captured),
-        "capturedAtBest": phase.captured_at_best,
-        "percent": phase.captured_percent,
-        "buckets": phase.captured,
-        "graphBytes": _figure_data(phase.graph_bytes),
-        "allGraphBytes": _figure_data(phase.all_graph_bytes),
-        "compileSeconds": _figure_data(phase.compile_seconds),
-        "captureSeconds": _figure_data(phase.capture_seconds),
+        "planned": phase_forecast.planned,
+        "captured": None if phase_forecast.captured_buckets is None else len(phase_forecast.captured_buckets),
+        "capturedAtBest": phase_forecast.captured_at_best,
+        "percent": phase_forecast.captured_percent,
+        "buckets": phase_forecast.captured_buckets,
+        "graphBytes": _figure_data(phase_forecast.graph_bytes),
+        "allGraphBytes": _figure_data(phase_forecast.all_graph_bytes),
+        "compileSeconds": _figure_data(phase_forecast.compile_seconds),
+        "captureSeconds": _figure_data(phase_forecast.capture_seconds),
     }
 
 
@@ -132,45 +134,47 @@ def _figure_data(figure: Figure | None) -> dict[str, Any] | None:
     return {"value": figure.value, **bounds, "confidence": figure.confidence, "source": figure.source}
 
 
-def _csv_rows(foreseen: DeploymentForecast) -> Iterator[tuple[object, ...]]:
+def _csv_rows(deployment: DeploymentForecast) -> Iterator[tuple[object, ...]]:
     yield FIGURE_COLUMNS
-    for name, unit, figure in foreseen.figures():
+    for name, unit, figure in deployment.figures():
         yield name, unit, figure.value, figure.low, figure.high, figure.confidence.value, figure.source
-    if plan := foreseen.measured:
+    if plan := deployment.measured_plan:
         label, source = plan.basis.value.lower(), plan.source or ""
         yield from (
-            (name, unit, value, value, value, label, source) for name, unit, value in foreseen.measured_figures()
+            (name, unit, value, value, value, label, source) for name, unit, value in deployment.measured_figures()
         )
 
 
-def _print_forecast(foreseen: DeploymentForecast, sources: bool) -> None:
-    console, found = stdout_console(), foreseen.forecast
+def _print_forecast(deployment: DeploymentForecast, sources: bool) -> None:
+    console, forecast = stdout_console(), deployment.forecast
 
     def print_line(text: str, style: str | None = None) -> None:
         console.print(text, style=style, markup=False, highlight=False)
 
-    model = found.model or "unknown model"
-    print_line(f"{foreseen.verdict}: {model} on card {found.card} (an estimate)", _STYLES[foreseen.verdict.exit_code])
-    for reason in foreseen.reasons:
+    model, verdict = forecast.model or "unknown model", deployment.verdict
+    print_line(f"{verdict}: {model} on card {forecast.card} (an estimate)", _STYLES[verdict.exit_code])
+    for reason in deployment.reasons:
         print_line(f"why: {reason}")
-    for number, remedy in enumerate(foreseen.remedies):
+    for number, remedy in enumerate(deployment.remedies):
         print_line(f"{'or' if number else 'remedy'}: {remedy}", "green")
-    for warning in foreseen.warnings:
+    for warning in deployment.warnings:
         print_line(f"warning: {warning}", "yellow")
-    cited = _print_figures(console, foreseen, sources)
-    if plan := foreseen.measured:
-        figures = ", ".join(f"{name} {format_amount(value, unit)}" for name, unit, value in foreseen.measured_figures())
+    cited_sources = _print_figures(console, deployment, sources)
+    if plan := deployment.measured_plan:
+        figures = ", ".join(
+            f"{name} {format_amount(value, unit)}" for name, unit, value in deployment.measured_figures()
+        )
         print_line(f"{plan.basis.value.lower()} with this spec by {make_one_line(plan.source or 'a pod')}: {figures}")
-    for phase in (found.prompt, found.decode):
+    for phase in (forecast.prompt, forecast.decode):
         if phase:
-            print_line(_graphs_sentence(phase, captures=found.captures))
-    if padding := _padding_sentence(foreseen):
+            print_line(_graphs_sentence(phase, captures=forecast.captures_graphs))
+    if padding := _padding_sentence(deployment):
         print_line(padding)
-    for number, source in enumerate(cited, start=1):
+    for number, source in enumerate(cited_sources, start=1):
         print_line(f"[{number}] {source}")
-    for note in found.notes:
+    for note in forecast.notes:
         print_line(note)
-    for line in _launch_lines(foreseen.config):
+    for line in _launch_lines(deployment.config):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -178,23 +182,23 @@ _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
 """The style of the first line by exit code."""
 
 
-def _print_figures(console: "Console", foreseen: DeploymentForecast, sources: bool) -> list[str]:
+def _print_figures(console: "Console", deployment: DeploymentForecast, sources: bool) -> list[str]:
     """Print the table of figures. Returns the sources in the order of their numbers; empty unless `sources` is True."""
-    figures = list(foreseen.figures())
-    cited = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
+    figures = list(deployment.figures())
+    cited_sources = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
     rows = (
         (
             name,
             format_amount(figure.value, unit),
             _format_range(figure, unit),
             figure.confidence,
-            *([f"\\[{cited.index(figure.source) + 1}]"] if sources else []),
+            *([f"\\[{cited_sources.index(figure.source) + 1}]"] if sources else []),
         )
         for name, unit, figure in figures
     )
     columns = ("figure", "estimate", "other sources", "sure", *(["source"] if sources else []))
     console.print(build_table(rows, columns))
-    return cited
+    return cited_sources
 
 
 def _format_range(figure: Figure, unit: str) -> str:
@@ -213,21 +217,21 @@ def format_amount(value: float, unit: str) -> str:
 
 
 def _graphs_sentence(phase: PhaseForecast, *, captures: bool) -> str:
-    if phase.captured is None:
-        unknown = ", and how many graphs fit is unknown" if captures else ""
-        return f"{phase.phase}: {plural(phase.planned, 'bucket')}{unknown}"
-    count, best = len(phase.captured), phase.captured_at_best
-    more = f", {best} by the most optimistic source" if best not in (None, count) else ""
-    return f"{phase.phase}: {count} of {phase.planned} graphs captured ({phase.captured_percent} %){more}"
+    if phase.captured_buckets is None:
+        unknown_note = ", and how many graphs fit is unknown" if captures else ""
+        return f"{phase.phase}: {plural(phase.planned, 'bucket')}{unknown_note}"
+    captured_count, best_count = len(phase.captured_buckets), phase.captured_at_best
+    suffix = f", {best_count} by the most optimistic source" if best_count not in (None, captured_count) else ""
+    return f"{phase.phase}: {captured_count} of {phase.planned} graphs captured ({phase.captured_percent} %){suffix}"
 
 
-def _padding_sentence(foreseen: DeploymentForecast) -> str | None:
+def _padding_sentence(deployment: DeploymentForecast) -> str | None:
     """Return a sentence about the padding of the plan; None if the padding is unknown."""
-    scores = foreseen.plan_figures.scores if foreseen.plan_figures else {}
-    said = [f"{phase} {each.padding:.3f}" for phase, each in scores.items() if each.padding is not None]
-    if not said:
+    scores = deployment.plan_figures.scores if deployment.plan_figures else {}
+    paddings = [f"{phase} {score.padding:.3f}" for phase, score in scores.items() if score.padding is not None]
+    if not paddings:
         return None
-    return f"padding: {', '.join(said)} (1.0 is none); `gaudi-plan compare` shows other strategies and fewer graphs"
+    return f"padding: {', '.join(paddings)} (1.0 is none); `gaudi-plan compare` shows other strategies and fewer graphs"
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:

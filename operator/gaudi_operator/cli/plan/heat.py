@@ -11,8 +11,8 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.options import HeatMetric
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
@@ -51,37 +51,40 @@ class HeatMap:
 
     title: str
     caption: str
-    batches: Sequence[int]
+    batch_sizes: Sequence[int]
     lengths: Sequence[int]
     cell: Callable[[Place], Cell | None]
 
     def downsample(self, columns: int, rows: int) -> "HeatMap":
         """Return a map with at most `columns` batch sizes and `rows` lengths. The title contains the shown counts."""
-        batches, lengths = _downsample(self.batches, columns), _downsample(self.lengths, rows)
-        hidden = [
-            f"{len(shown)} of {len(every)} {what}"
-            for what, shown, every in (("batch sizes", batches, self.batches), ("lengths", lengths, self.lengths))
-            if len(shown) < len(every)
+        batch_sizes, lengths = _downsample(self.batch_sizes, columns), _downsample(self.lengths, rows)
+        shown_counts = [
+            f"{len(shown_values)} of {len(all_values)} {name}"
+            for name, shown_values, all_values in (
+                ("batch sizes", batch_sizes, self.batch_sizes),
+                ("lengths", lengths, self.lengths),
+            )
+            if len(shown_values) < len(all_values)
         ]
-        title = f"{self.title} (shown: {', '.join(hidden)})" if hidden else self.title
-        return replace(self, title=title, batches=batches, lengths=lengths)
+        title = f"{self.title} (shown: {', '.join(shown_counts)})" if shown_counts else self.title
+        return replace(self, title=title, batch_sizes=batch_sizes, lengths=lengths)
 
     def rows(self) -> Iterable[tuple[int, list[Cell | None]]]:
         """Yield each length with its cells, one cell per batch size."""
         for length in self.lengths:
-            yield length, [self.cell((batch, length)) for batch in self.batches]
+            yield length, [self.cell((batch_size, length)) for batch_size in self.batch_sizes]
 
 
-def _downsample(values: Sequence[int], most: int) -> Sequence[int]:
-    if len(values) <= most:
+def _downsample(values: Sequence[int], max_count: int) -> Sequence[int]:
+    if len(values) <= max_count:
         return values
     # Count the steps backwards from the last value, so that the largest value is always shown.
-    step = len(values) / most
-    return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
+    step = len(values) / max_count
+    return [values[len(values) - 1 - int(step * steps_back)] for steps_back in reversed(range(max_count))]
 
 
 def heat_maps(
-    question: PlanDocument,
+    document: PlanDocument,
     plan: BucketPlan,
     heat: HeatMetric,
     card: str | None = None,
@@ -96,13 +99,13 @@ def heat_maps(
     """
     match heat:
         case HeatMetric.BYTES:
-            return _bytes_maps(question, plan, card, model)
+            return _bytes_maps(document, plan, card, model)
         case HeatMetric.HITS:
-            return _hits_maps(question, plan, trace)
-    return [padding_map(plan, phase, question.limits, question.blocks) for phase in BucketPhase]
+            return _hits_maps(document, plan, trace)
+    return [padding_map(plan, phase, document.limits, document.blocks) for phase in BucketPhase]
 
 
-def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
+def _hits_maps(document: PlanDocument, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
     """Return the maps of a trace's batches per bucket. The caption has the number of batches without a bucket."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic. Give the requests with --trace CSV")
@@ -110,47 +113,53 @@ def _hits_maps(question: PlanDocument, plan: BucketPlan, trace: Path | None) -> 
     from gaudi_runtime.traffic.batching import DEFAULT_PACE
     from gaudi_runtime.traffic.trace import ColumnNames
 
-    traffic = TraceFile(trace, ColumnNames()).traffic(SimulatedServer(question.limits, question.blocks, DEFAULT_PACE))
+    traffic = TraceFile(trace, ColumnNames()).traffic(SimulatedServer(document.limits, document.blocks, DEFAULT_PACE))
     return [_hits_map(plan, phase, traffic.shapes_of(phase), trace) for phase in BucketPhase]
 
 
 def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Path) -> HeatMap:
     hits: Counter[Bucket | None] = Counter()
-    for shape, count in shapes.items():
-        hits[plan.find(phase, *shape)] += round(count)
-    missed = hits.pop(None, 0)
-    how = "prompts of" if phase is BucketPhase.PROMPT else "decode steps, simulated from the arrivals of"
-    source = f"{sum(hits.values()) + missed} {how} {trace}, {missed} find no bucket"
+    for shape, batch_count in shapes.items():
+        hits[plan.find(phase, *shape)] += round(batch_count)
+    miss_count = hits.pop(None, 0)
+    description = "prompts of" if phase is BucketPhase.PROMPT else "decode steps, simulated from the arrivals of"
+    source = f"{sum(hits.values()) + miss_count} {description} {trace}, {miss_count} find no bucket"
     amounts = _sum_by_place(plan, phase, lambda bucket: hits[bucket])
     caption = f"Batches that are padded to each bucket: {source}."
     return _build_heat_map(phase, plan.buckets_of(phase), _heat_cells(amounts, format_cell_count).get, caption)
 
 
-def _bytes_maps(question: PlanDocument, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
+def _bytes_maps(document: PlanDocument, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
     from gaudi_operator.cli.plan.forecast import forecast_deployment
 
-    found = forecast_deployment(question, card, model).forecast
-    return [_bytes_map(question, plan, phase, found) for phase in BucketPhase]
+    forecast = forecast_deployment(document, card, model).forecast
+    return [_bytes_map(document, plan, phase, forecast) for phase in BucketPhase]
 
 
-def _bytes_map(question: PlanDocument, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
+def _bytes_map(document: PlanDocument, plan: BucketPlan, phase: BucketPhase, forecast: "Forecast") -> HeatMap:
     """Return the map of graph bytes: the sum of the forecast, distributed over the buckets by their weight."""
     from gaudi_runtime.buckets.bucket import bucket_weight
 
-    foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
-    if foreseen is not None and foreseen.all_graph_bytes is None and foreseen.compile_seconds is not None:
+    phase_forecast = forecast.prompt if phase is BucketPhase.PROMPT else forecast.decode
+    if (
+        phase_forecast is not None
+        and phase_forecast.all_graph_bytes is None
+        and phase_forecast.compile_seconds is not None
+    ):
         raise ConfigError(
             "graph bytes are unknown in TorchCompile until a pod has measured them. Use --heat padding, or set "
             "engine.executionMode: HpuGraphs to see the bytes of HPU graphs"
         )
-    if found.plan is None or foreseen is None or foreseen.all_graph_bytes is None:
-        raise ConfigError(f"nothing is known about the graphs of card {found.card}. Choose another card with --card")
-    size = question.limits.block_size
-    total = foreseen.all_graph_bytes
-    rate = total.value / sum(bucket_weight(phase, bucket, size) for bucket in found.plan.buckets_of(phase))
-    per = "token" if phase is BucketPhase.PROMPT else "sequence"
-    source = f"{rate / 2**20:.2f} MiB a {per} for {found.model or 'a model'} on {found.card}, {total.confidence}: "
-    return bytes_map(plan, phase, lambda bucket: rate * bucket_weight(phase, bucket, size), source + total.source)
+    if forecast.plan is None or phase_forecast is None or phase_forecast.all_graph_bytes is None:
+        raise ConfigError(f"nothing is known about the graphs of card {forecast.card}. Choose another card with --card")
+    block_size = document.limits.block_size
+    total = phase_forecast.all_graph_bytes
+    rate = total.value / sum(bucket_weight(phase, bucket, block_size) for bucket in forecast.plan.buckets_of(phase))
+    unit = "token" if phase is BucketPhase.PROMPT else "sequence"
+    source = (
+        f"{rate / 2**20:.2f} MiB a {unit} for {forecast.model or 'a model'} on {forecast.card}, {total.confidence}: "
+    )
+    return bytes_map(plan, phase, lambda bucket: rate * bucket_weight(phase, bucket, block_size), source + total.source)
 
 
 def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
@@ -173,8 +182,8 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     of a decode batch is batch size * KV blocks. If the shapes of a cell have no bucket, the cell is a miss
     (docs/internals/bucketing.md, Coverage).
     """
-    counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
-    caption = f"Mean padding of the shapes in this range ({counted}), each with the same weight; none = no bucket."
+    compute = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
+    caption = f"Mean padding of the shapes in this range ({compute}), each with the same weight; none = no bucket."
     return _build_heat_map(phase, plan.buckets_of(phase), _PaddingCells(plan, phase, limits, kv_blocks).cell, caption)
 
 
@@ -182,20 +191,20 @@ def change_map(
     phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
 ) -> HeatMap:
     """Return the heat map of the differences between two plans. In the prompt phase, a cell sums all contexts."""
-    counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
+    counts_by_place: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
         for bucket in buckets:
-            counts[bucket.batch_size, length_of(phase, bucket)][sign] += 1
-    cells = {place: _change_cell(count) for place, count in counts.items()}
-    count = f"{len(kept) + len(dropped)} -> {plural(len(kept) + len(added), f'{phase} bucket')}"
+            counts_by_place[bucket.batch_size, length_of(phase, bucket)][sign] += 1
+    cells = {place: _change_cell(sign_counts) for place, sign_counts in counts_by_place.items()}
+    bucket_counts = f"{len(kept) + len(dropped)} -> {plural(len(kept) + len(added), f'{phase} bucket')}"
     caption = "= kept, + added, - dropped (dark)."
-    return _build_heat_map(phase, (*kept, *added, *dropped), cells.get, caption, count)
+    return _build_heat_map(phase, (*kept, *added, *dropped), cells.get, caption, bucket_counts)
 
 
-def _change_cell(count: Counter[str]) -> Cell:
-    text = "".join(f"{sign}{count[sign]}" for sign in "+-" if count[sign])
+def _change_cell(sign_counts: Counter[str]) -> Cell:
+    text = "".join(f"{sign}{sign_counts[sign]}" for sign in "+-" if sign_counts[sign])
     heat = {(True, False): 0.3, (True, True): 0.6, (False, True): 0.9}
-    return Cell(text, heat[count["+"] > 0, count["-"] > 0]) if text else Cell("=", 0.0)
+    return Cell(text, heat[sign_counts["+"] > 0, sign_counts["-"] > 0]) if text else Cell("=", 0.0)
 
 
 def length_of(phase: BucketPhase, bucket: Bucket) -> int:
@@ -208,38 +217,38 @@ def _build_heat_map(
     buckets: Sequence[Bucket],
     cell: Callable[[Place], Cell | None],
     caption: str,
-    count: str | None = None,
+    bucket_counts: str | None = None,
 ) -> HeatMap:
-    down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
+    length_unit = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
-        title=f"{count or plural(len(buckets), f'{phase} bucket')}: batch size across, {down} down",
+        title=f"{bucket_counts or plural(len(buckets), f'{phase} bucket')}: batch size across, {length_unit} down",
         caption=caption,
-        batches=sorted({bucket.batch_size for bucket in buckets}),
+        batch_sizes=sorted({bucket.batch_size for bucket in buckets}),
         lengths=sorted({length_of(phase, bucket) for bucket in buckets}),
         cell=cell,
     )
 
 
-def _sum_by_place(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float]) -> dict[Place, float]:
+def _sum_by_place(plan: BucketPlan, phase: BucketPhase, amount_of: Callable[[Bucket], float]) -> dict[Place, float]:
     sums: defaultdict[Place, float] = defaultdict(float)
     for bucket in plan.buckets_of(phase):
-        sums[bucket.batch_size, length_of(phase, bucket)] += amount(bucket)
+        sums[bucket.batch_size, length_of(phase, bucket)] += amount_of(bucket)
     return sums
 
 
 def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
     """Return the heat of each place on a logarithmic scale from the smallest positive amount to the largest."""
-    some = [amount for amount in amounts.values() if amount > 0] or [1.0]
-    low, span = log(min(some)), log(max(some) / min(some)) or 1.0
+    positive_amounts = [amount for amount in amounts.values() if amount > 0] or [1.0]
+    min_log, log_span = log(min(positive_amounts)), log(max(positive_amounts) / min(positive_amounts)) or 1.0
     return {
-        place: min(1.0, max(0.05, (log(amount) - low) / span)) if amount > 0 else 0.0
+        place: min(1.0, max(0.05, (log(amount) - min_log) / log_span)) if amount > 0 else 0.0
         for place, amount in amounts.items()
     }
 
 
-def _heat_cells(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
+def _heat_cells(amounts: Mapping[Place, float], format_amount: Callable[[float], str]) -> dict[Place, Cell]:
     heat = heat_of(amounts)
-    return {place: Cell(text(amount), heat[place]) for place, amount in amounts.items()}
+    return {place: Cell(format_amount(amount), heat[place]) for place, amount in amounts.items()}
 
 
 class _PaddingCells:
@@ -247,39 +256,39 @@ class _PaddingCells:
 
     def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
         self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
-        self._fewer = _next_smaller_values({bucket.batch_size for bucket in plan.buckets_of(phase)})
-        self._shorter = _next_smaller_values({length_of(phase, bucket) for bucket in plan.buckets_of(phase)})
+        self._smaller_batches = _next_smaller_values({bucket.batch_size for bucket in plan.buckets_of(phase)})
+        self._shorter_lengths = _next_smaller_values({length_of(phase, bucket) for bucket in plan.buckets_of(phase)})
 
     def cell(self, place: Place) -> Cell | None:
-        batch, length = place
-        fewest, shortest = self._fewer[batch] + 1, self._shorter[length] + 1
+        batch_size, length = place
+        min_batch, min_length = self._smaller_batches[batch_size] + 1, self._shorter_lengths[length] + 1
         if length == 0 or not _has_possible_shape(
-            self._phase, self._limits, self._kv_blocks, (fewest, batch), (shortest, length)
+            self._phase, self._limits, self._kv_blocks, (min_batch, batch_size), (min_length, length)
         ):
             return None
-        query, blocks = (length, 0) if self._phase is BucketPhase.PROMPT else (1, length)
-        found = self._plan.find(self._phase, batch, query, blocks)
-        if found is None:
+        query_len, blocks = (length, 0) if self._phase is BucketPhase.PROMPT else (1, length)
+        bucket = self._plan.find(self._phase, batch_size, query_len, blocks)
+        if bucket is None:
             return MISS
-        asked = (fewest + batch) / 2 * (shortest + length) / 2
-        padding = 1 - asked / (found.batch_size * length_of(self._phase, found))
+        mean_compute = (min_batch + batch_size) / 2 * (min_length + length) / 2
+        padding = 1 - mean_compute / (bucket.batch_size * length_of(self._phase, bucket))
         return Cell(f"{padding:.0%}", padding)
 
 
 def _next_smaller_values(values: Iterable[int]) -> dict[int, int]:
     """Return a map from every value to the next smaller value; the smallest value maps to 0."""
-    ordered = sorted(values)
-    return dict(zip(ordered, [0, *ordered], strict=False))
+    sorted_values = sorted(values)
+    return dict(zip(sorted_values, [0, *sorted_values], strict=False))
 
 
-def _has_possible_shape(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
-    """Return True if requests can have a shape of the cell. `batch` and `length` are (smallest, largest) pairs."""
+def _has_possible_shape(phase: BucketPhase, limits: Limits, kv_blocks: int, sizes: Place, lengths: Place) -> bool:
+    """Return True if requests can have a shape of the cell. `sizes` and `lengths` are (smallest, largest) pairs."""
     if phase is BucketPhase.PROMPT:
-        return length[0] <= limits.longest_query and batch[0] * length[0] <= limits.max_num_batched_tokens
+        return lengths[0] <= limits.longest_query and sizes[0] * lengths[0] <= limits.max_num_batched_tokens
     if limits.contiguous_paged_attention:
-        return length[0] <= kv_blocks
-    referenced = batch[1] * -(-limits.max_model_len // limits.block_size)
-    return length[0] <= min(referenced, kv_blocks) and batch[0] <= length[1]
+        return lengths[0] <= kv_blocks
+    referenced_blocks = sizes[1] * -(-limits.max_model_len // limits.block_size)
+    return lengths[0] <= min(referenced_blocks, kv_blocks) and sizes[0] <= lengths[1]
 
 
 _BINARY = ("B", "K", "M", "G", "T", "P")
@@ -297,8 +306,8 @@ def format_cell_count(amount: float) -> str:
 
 
 def _format_scaled(amount: float, base: int, units: tuple[str, ...]) -> str:
-    position = 0
-    while amount >= base and position < len(units) - 1:
+    unit_index = 0
+    while amount >= base and unit_index < len(units) - 1:
         amount /= base
-        position += 1
-    return f"{amount:.1f}{units[position]}" if position and amount < 10 else f"{amount:.0f}{units[position]}"
+        unit_index += 1
+    return f"{amount:.1f}{units[unit_index]}" if unit_index and amount < 10 else f"{amount:.0f}{units[unit_index]}"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.options import PatchForm
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_operator.cli.plan.strategy_scores import OptimalBudget, budget_warnings, score_cells
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
@@ -39,17 +39,17 @@ class LearnedPlan:
     """
 
     patch: Mapping[str, Any]
-    now: Mapping[BucketPhase, PlanScore]
-    learned: Mapping[BucketPhase, PlanScore]
+    current_scores: Mapping[BucketPhase, PlanScore]
+    learned_scores: Mapping[BucketPhase, PlanScore]
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[Sequence[object]]:
         """Yield the rows of a CSV, the header first."""
         yield "phase", "plan", "graphs", "padding", "coverage"
         for phase in BucketPhase:
-            for plan, verdicts in (("now", self.now), ("learned", self.learned)):
-                verdict = verdicts[phase]
-                yield phase.value, plan, verdict.graphs, verdict.padding, verdict.coverage
+            for plan_name, scores in (("now", self.current_scores), ("learned", self.learned_scores)):
+                score = scores[phase]
+                yield phase.value, plan_name, score.graphs, score.padding, score.coverage
 
     def command_output(self) -> CommandOutput:
         """Return the output of the command."""
@@ -62,27 +62,27 @@ class LearnedPlan:
 
 
 def learn_plan(
-    question: PlanDocument,
+    document: PlanDocument,
     traffic: Traffic,
     budget: OptimalBudget,
     form: PatchForm = PatchForm.OPTIMAL,
-    most_file_bytes: int = MOST_FILE_BYTES,
+    max_file_bytes: int = MOST_FILE_BYTES,
 ) -> LearnedPlan:
     """Learn a plan for `traffic` within `budget`, and compare it with the plan of the document.
 
     Raises PlanImpossible if the budget or the limits allow no plan. Raises ConfigError if the traffic has no shapes, or
-    if the buckets need a bucket file of more than `most_file_bytes`.
+    if the buckets need a bucket file of more than `max_file_bytes`.
     """
     if not any(traffic.shapes_of(phase) for phase in BucketPhase):
         raise ConfigError("the traffic is empty: no request was served yet")
-    policy = _optimal_policy(question.policy, traffic, budget)
-    plan = make_plan(policy, question.limits, question.blocks)
-    cost = typical_cost(question.limits.block_size)
+    policy = _optimal_policy(document.policy, traffic, budget)
+    plan = make_plan(policy, document.limits, document.blocks)
+    cost = typical_cost(document.limits.block_size)
     return LearnedPlan(
-        patch={"spec": {"bucketing": _bucketing_patch(policy, plan, form, most_file_bytes)}},
-        now={phase: score_plan(question.plan(), phase, traffic, cost) for phase in BucketPhase},
-        learned={phase: score_plan(plan, phase, traffic, cost) for phase in BucketPhase},
-        warnings=(*question.warnings, *plan.warnings, *budget_warnings(question, budget)),
+        patch={"spec": {"bucketing": _bucketing_patch(policy, plan, form, max_file_bytes)}},
+        current_scores={phase: score_plan(document.plan(), phase, traffic, cost) for phase in BucketPhase},
+        learned_scores={phase: score_plan(plan, phase, traffic, cost) for phase in BucketPhase},
+        warnings=(*document.warnings, *plan.warnings, *budget_warnings(document, budget)),
     )
 
 
@@ -91,49 +91,49 @@ def read_traffic_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
 
     Raises PlanImpossible with the name and the line if a text is invalid.
     """
-    read = [parse_traffic(text, name) for name, text in texts]
-    return Traffic(*(_sum_weights(each.shapes_of(phase) for each in read) for phase in BucketPhase))
+    traffics = [parse_traffic(text, name) for name, text in texts]
+    return Traffic(*(_sum_weights(traffic.shapes_of(phase) for traffic in traffics) for phase in BucketPhase))
 
 
-def _sum_weights(parts: Iterable[Weights]) -> Weights:
+def _sum_weights(histograms: Iterable[Weights]) -> Weights:
     weights: dict[Bucket, float] = {}
-    for part in parts:
-        for shape, weight in part.items():
+    for histogram in histograms:
+        for shape, weight in histogram.items():
             weights[shape] = weights.get(shape, 0.0) + weight
     return weights
 
 
 def _optimal_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalBudget) -> BucketPolicy:
     """Return a policy of strategy Optimal for this traffic. If `budget` is empty, the budget of `policy` stays."""
-    given = OptimalSettings(
+    settings = OptimalSettings(
         prompt_graphs=budget.prompt_graphs,
         decode_graphs=budget.decode_graphs,
         graph_bytes=budget.graph_bytes,
         warmup_seconds=budget.warmup_seconds,
     )
-    return learned_policy(policy, traffic, given if given != OptimalSettings() else None)
+    return learned_policy(policy, traffic, settings if settings != OptimalSettings() else None)
 
 
-def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, most_file_bytes: int) -> dict[str, Any]:
+def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, max_file_bytes: int) -> dict[str, Any]:
     """Return the merge patch for spec.bucketing. The patch removes fields of other strategies by null."""
     if form is PatchForm.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
         return {"strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}
-    text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
-    if len(text) > most_file_bytes:
+    file_text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
+    if len(file_text) > max_file_bytes:
         raise ConfigError(
-            f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, but the limit is "
-            f"{most_file_bytes} bytes. Choose --as optimal or fewer graphs"
+            f"{len(plan.prompt) + len(plan.decode)} buckets take {len(file_text)} bytes as a file, but the limit is "
+            f"{max_file_bytes} bytes. Choose --as optimal or fewer graphs"
         )
-    return {"strategy": spec_spelling(Strategy.FILE), "file": text, "fileFrom": None, "optimal": None}
+    return {"strategy": spec_spelling(Strategy.FILE), "file": file_text, "fileFrom": None, "optimal": None}
 
 
-def print_learned_plan(found: LearnedPlan, console: "Console") -> None:
+def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
     """Print the output of `gaudi-plan learn`: the current and the learned plan, scored on the learned traffic."""
     rows = (
-        (phase.value, plan, *score_cells(verdicts[phase]))
-        for phase in found.now
-        for plan, verdicts in (("now", found.now), ("learned", found.learned))
+        (phase.value, plan_name, *score_cells(scores[phase]))
+        for phase in learned_plan.current_scores
+        for plan_name, scores in (("now", learned_plan.current_scores), ("learned", learned_plan.learned_scores))
     )
     console.print("Both plans on the learned traffic (padding 1.0 is none):")
     console.print(build_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))

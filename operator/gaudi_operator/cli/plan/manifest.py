@@ -40,18 +40,18 @@ def read_manifest(document: Mapping[str, Any]) -> ParsedManifest:
     the broken rules that the API server would also report. If a field is unknown, the API server reports no broken
     rules.
     """
-    broken = _broken_rules(document)
-    inference = _parse_inference(document, broken or ())
+    broken_rules = _broken_rules(document)
+    inference = _parse_inference(document, broken_rules or ())
     spec = document.get("spec", {})
-    if unknown := next(_unknown_spec_fields(inference, spec), None):
+    if unknown_field := next(_unknown_spec_fields(inference, spec), None):
         raise ConfigError(
-            f"{unknown.path} is not a field of a GaudiInference; {unknown.meant}`kubectl explain gi.spec --recursive` "
-            "lists them"
+            f"{unknown_field.path} is not a field of a GaudiInference; {unknown_field.suggestion}"
+            "`kubectl explain gi.spec --recursive` lists them"
         )
-    wrong = [*islice(schema_violations(_schema()["properties"]["spec"], spec, "spec"), MOST_FAULTS)]
-    if wrong or broken:
-        raise _manifest_error(wrong, broken or ())
-    return ParsedManifest(inference, (UNCHECKED,) if broken is None else ())
+    violations = [*islice(schema_violations(_schema()["properties"]["spec"], spec, "spec"), MOST_FAULTS)]
+    if violations or broken_rules:
+        raise _manifest_error(violations, broken_rules or ())
+    return ParsedManifest(inference, (UNCHECKED,) if broken_rules is None else ())
 
 
 def read_stored_manifest(document: Mapping[str, Any]) -> ParsedManifest:
@@ -67,7 +67,7 @@ def read_stored_manifest(document: Mapping[str, Any]) -> ParsedManifest:
     )
 
 
-def _parse_inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) -> Inference:
+def _parse_inference(document: Mapping[str, Any], broken_rules: tuple[str, ...] = ()) -> Inference:
     version = document.get("apiVersion", API_VERSION)
     if version != API_VERSION:
         raise ConfigError(f"apiVersion {version!r} is not supported. Write {API_VERSION}")
@@ -76,18 +76,18 @@ def _parse_inference(document: Mapping[str, Any], broken: tuple[str, ...] = ()) 
     except ValidationError as error:
         # If the document violates the schema, drop the errors of the Pydantic validators, because these validators
         # repeat rules of the schema.
-        faults = [each for each in error.errors() if not (broken and each["type"] == "value_error")]
-        raise _manifest_error(fault_sentences(faults, ("spec",)), broken) from error
+        faults = [fault for fault in error.errors() if not (broken_rules and fault["type"] == "value_error")]
+        raise _manifest_error(fault_sentences(faults, ("spec",)), broken_rules) from error
 
 
-def _manifest_error(faults: Iterable[str], broken: tuple[str, ...]) -> ConfigError:
-    found = (*faults, *broken)
-    return SpecRefused(broken) if found == broken else ConfigError("; ".join(found))
+def _manifest_error(faults: Iterable[str], broken_rules: tuple[str, ...]) -> ConfigError:
+    sentences = (*faults, *broken_rules)
+    return SpecRefused(broken_rules) if sentences == broken_rules else ConfigError("; ".join(sentences))
 
 
 def _unknown_spec_fields(inference: Inference, spec: object) -> Iterator[UnknownField]:
-    written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
-    return unknown_fields(_schema()["properties"]["spec"], spec, written, "spec")
+    parsed_spec = inference.spec.model_dump(by_alias=True, exclude_unset=True)
+    return unknown_fields(_schema()["properties"]["spec"], spec, parsed_spec, "spec")
 
 
 def _broken_rules(document: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -110,11 +110,11 @@ def _schema() -> Schema:
 
 def _parse_identity(document: Mapping[str, Any]) -> Identity:
     metadata = document.get("metadata")
-    known = metadata if isinstance(metadata, Mapping) else {}
+    fields = metadata if isinstance(metadata, Mapping) else {}
     return Identity(
-        name=str(known.get("name", "unnamed")),
-        namespace=str(known.get("namespace", "default")),
-        uid=str(known.get("uid", "")),
+        name=str(fields.get("name", "unnamed")),
+        namespace=str(fields.get("namespace", "default")),
+        uid=str(fields.get("uid", "")),
         generation=0,
         deleting=False,
         restarted_at=None,

@@ -1,7 +1,7 @@
 """The options that all `gaudi-plan` commands share: the document to plan for, and the choices of other options.
 
     @with_document
-    def buckets(question: PlanDocument, output: OutputOption = Output.TABLE) -> None: ...
+    def buckets(document: PlanDocument, output: OutputOption = Output.TABLE) -> None: ...
 
 The first parameter of a command is the parsed document. If the document is invalid or no plan is possible, the command
 prints one sentence on standard error and exits with code 2. The choices are defined in this module, so that no command
@@ -19,8 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.cli.options import with_options_of
-from gaudi_operator.cli.plan.faults import SpecRefused
-from gaudi_operator.cli.plan.question import (
+from gaudi_operator.cli.plan.document import (
     WANTED,
     Document,
     PlanDocument,
@@ -28,6 +27,7 @@ from gaudi_operator.cli.plan.question import (
     read_plan_document,
     read_text,
 )
+from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
@@ -118,10 +118,10 @@ def select_document(
     kv_blocks: KvBlocks = None,
 ) -> PlanDocument:
     """Return the document that the options of a `gaudi-plan` command select. Raises ConfigError with one sentence."""
-    question = _read_document(file, from_cluster, namespace, name)
+    document = _read_document(file, from_cluster, namespace, name)
     if bucket_file:
-        question = question.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
-    return replace(question, kv_blocks=kv_blocks) if kv_blocks else question
+        document = document.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
+    return replace(document, kv_blocks=kv_blocks) if kv_blocks else document
 
 
 @contextmanager
@@ -143,8 +143,8 @@ with_document = with_options_of(select_document, report_errors)
 def _document_or_refusal(**options: Any) -> PlanDocument | SpecRefused:
     try:
         return select_document(**options)
-    except SpecRefused as refused:
-        return refused
+    except SpecRefused as refusal:
+        return refusal
 
 
 with_document_or_refusal = with_options_of(_document_or_refusal, report_errors)
@@ -158,13 +158,13 @@ def _read_document(
         raise ConfigError("give a model to plan for: -f FILE (- reads standard input) or --from-cluster NAME")
     if file is None:
         return read_plan_document(_stored_document(str(from_cluster), namespace), stored=True)
-    text, document = read_text(file), "standard input" if str(file) == "-" else str(file)
+    text, source_name = read_text(file), "standard input" if str(file) == "-" else str(file)
     try:
         return read_plan_document(parse_document(text, name))
-    except SpecRefused as refused:
-        raise SpecRefused(refused.sentences, document) from refused
+    except SpecRefused as refusal:
+        raise SpecRefused(refusal.sentences, source_name) from refusal
     except ConfigError as error:
-        raise ConfigError(f"{document}: {error}") from error
+        raise ConfigError(f"{source_name}: {error}") from error
 
 
 def _stored_document(name: str, namespace: str | None) -> Document:

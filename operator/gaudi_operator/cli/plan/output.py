@@ -48,25 +48,25 @@ class CommandOutput:
     warnings: Sequence[str] = ()
 
 
-def write_output(answer: CommandOutput, output: OutputFormat) -> None:
+def write_output(command_output: CommandOutput, output_format: OutputFormat) -> None:
     """Print the output of a `gaudi-plan` command. Warnings go to standard error unless the format includes them.
 
     Raises ConfigError if there is no picture, or if a picture would be printed on a terminal.
     """
-    match output:
+    match output_format:
         case OutputFormat.JSON:
-            typer.echo(json.dumps(answer.data, separators=(",", ":")))
+            typer.echo(json.dumps(command_output.data, separators=(",", ":")))
         case OutputFormat.YAML:
-            _write_yaml(answer.data)
+            _write_yaml(command_output.data)
         case OutputFormat.CSV:
-            csv.writer(sys.stdout, lineterminator="\n").writerows(answer.rows())
-            print_warnings(answer.warnings)
+            csv.writer(sys.stdout, lineterminator="\n").writerows(command_output.rows())
+            print_warnings(command_output.warnings)
         case OutputFormat.SVG:
-            _write_picture(answer.picture)
-            print_warnings(answer.warnings)
+            _write_picture(command_output.picture)
+            print_warnings(command_output.warnings)
         case OutputFormat.TABLE:
-            answer.show()
-            print_warnings(answer.warnings)
+            command_output.show()
+            print_warnings(command_output.warnings)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
@@ -85,27 +85,27 @@ def stdout_console() -> "Console":
 
 def build_table(
     rows: Iterable[Sequence[str]],
-    left: Sequence[str],
-    right: Sequence[str] = (),
+    text_columns: Sequence[str],
+    number_columns: Sequence[str] = (),
     title: str | None = None,
     caption: str | None = None,
 ) -> object:
-    """Return a table for the output of `gaudi-plan`, with the text columns `left` and the number columns `right`."""
+    """Return a table for the output of `gaudi-plan` with these text columns and number columns."""
     from rich.table import Table
 
-    made = Table(*left, title=title, caption=caption)
-    for column in right:
-        made.add_column(column, justify="right")
+    table = Table(*text_columns, title=title, caption=caption)
+    for column in number_columns:
+        table.add_column(column, justify="right")
     for row in rows:
-        made.add_row(*row)
-    return made
+        table.add_row(*row)
+    return table
 
 
 def _write_yaml(data: Mapping[str, Any]) -> None:
     # Convert the data to JSON and back, so that tuples become lists and enumeration members become plain strings.
-    plain = json.loads(json.dumps(data))
-    for name, value in plain.items():
-        if isinstance(value, list) and len(value) > YAML_AT_ONCE and all(isinstance(each, list) for each in value):
+    json_data = json.loads(json.dumps(data))
+    for name, value in json_data.items():
+        if isinstance(value, list) and len(value) > YAML_AT_ONCE and all(isinstance(item, list) for item in value):
             typer.echo(f"{name}:")
             for start in range(0, len(value), YAML_AT_ONCE):
                 typer.echo(_to_yaml(value[start : start + YAML_AT_ONCE]), nl=False)

@@ -56,18 +56,18 @@ class PlotBox(NamedTuple):
 class PlotScale:
     """The axes of the plot, which convert values to pixel positions."""
 
-    least_graphs: float
-    most_graphs: float
-    most_padding: float
+    min_graphs: float
+    max_graphs: float
+    max_padding: float
 
     def x(self, graphs: float) -> float:
         """Return the pixels between the left edge and a number of graphs."""
-        share = log(graphs / self.least_graphs) / log(self.most_graphs / self.least_graphs)
+        share = log(graphs / self.min_graphs) / log(self.max_graphs / self.min_graphs)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, padding: float) -> float:
         """Return the pixels between the top edge and a padding."""
-        share = (padding - 1) / (self.most_padding - 1)
+        share = (padding - 1) / (self.max_padding - 1)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
     def marker_box(self, point: PlotPoint) -> PlotBox:
@@ -76,31 +76,34 @@ class PlotScale:
         return PlotBox(x - MARKER, y - MARKER, x + MARKER, y + MARKER)
 
 
-def plot_svg(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], of: str) -> str:
-    """Return the plot as SVG text. `points` are named plans, and `curve` are plans of `of`, fewest graphs first."""
-    everything = [*points.values(), *curve]
+def plot_svg(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], curve_name: str) -> str:
+    """Return the plot as SVG text.
+
+    `points` are named plans. `curve` are the plans of `curve_name`, fewest graphs first.
+    """
+    all_points = [*points.values(), *curve]
     scale = PlotScale(
-        least_graphs=0.8 * min((each.graphs for each in everything), default=1),
-        most_graphs=1.3 * max((each.graphs for each in everything), default=10),
-        most_padding=1 + 1.1 * max((each.padding - 1 for each in everything), default=0.1) + 0.01,
+        min_graphs=0.8 * min((point.graphs for point in all_points), default=1),
+        max_graphs=1.3 * max((point.graphs for point in all_points), default=10),
+        max_padding=1 + 1.1 * max((point.padding - 1 for point in all_points), default=0.1) + 0.01,
     )
     labels = {f"{name}: {_format_point(point)}": point for name, point in points.items()}
-    labels |= {f"{each.graphs}": each for each in curve if points.get(of) != each}
-    parts = [
+    labels |= {f"{point.graphs}": point for point in curve if points.get(curve_name) != point}
+    lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<title>{escape(TITLE)}</title>",
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text class="title ink" x="{LEFT}" y="24">{escape(TITLE)}</text>',
-        f'<text class="soft" x="{LEFT}" y="42">{escape(SUBTITLE.format(of))}</text>',
+        f'<text class="soft" x="{LEFT}" y="42">{escape(SUBTITLE.format(curve_name))}</text>',
         *_axes(scale),
         f'<polyline class="curve" points="{" ".join(f"{scale.x(x)},{scale.y(y)}" for x, y in curve)}"/>',
-        *(_dot(scale, each, "dot") for each in curve),
-        *(_dot(scale, each, "other") for name, each in points.items() if name != of),
+        *(_dot(scale, point, "dot") for point in curve),
+        *(_dot(scale, point, "other") for name, point in points.items() if name != curve_name),
         *_labels(scale, labels, curve),
         "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 TITLE = "Graphs and padding of each strategy (estimates)"
@@ -114,20 +117,20 @@ def _format_point(point: PlotPoint) -> str:
 def _axes(scale: PlotScale) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     for tick in TICKS:
-        if scale.least_graphs <= tick <= scale.most_graphs:
+        if scale.min_graphs <= tick <= scale.max_graphs:
             x = scale.x(tick)
             yield f'<line class="grid" x1="{x}" y1="{TOP}" x2="{x}" y2="{bottom}"/>'
             yield f'<text class="soft" x="{x}" y="{bottom + 18}" text-anchor="middle">{tick}</text>'
-    step = next(each for each in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 1e9) if (scale.most_padding - 1) / each <= 8)
-    for number in range(floor((scale.most_padding - 1) / step) + 1):
+    step = next(size for size in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 1e9) if (scale.max_padding - 1) / size <= 8)
+    for number in range(floor((scale.max_padding - 1) / step) + 1):
         padding = 1 + number * step
         y = scale.y(padding)
         yield f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>'
         yield f'<text class="soft" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{padding:.2f}</text>'
     yield f'<text class="ink" x="{(LEFT + right) / 2}" y="{HEIGHT - 14}" text-anchor="middle">{HORIZONTAL}</text>'
-    middle = (TOP + bottom) / 2
+    middle_y = (TOP + bottom) / 2
     yield (
-        f'<text class="ink" x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">'
+        f'<text class="ink" x="16" y="{middle_y}" text-anchor="middle" transform="rotate(-90 16 {middle_y})">'
         f"{VERTICAL}</text>"
     )
 
@@ -136,18 +139,19 @@ HORIZONTAL = "graphs of prompts and decode steps together (logarithmic)"
 VERTICAL = "padded compute / real compute"
 
 
-def _dot(scale: PlotScale, point: PlotPoint, kind: str) -> str:
-    return f'<circle class="{kind}" cx="{scale.x(point.graphs)}" cy="{scale.y(point.padding)}" r="{MARKER}"/>'
+def _dot(scale: PlotScale, point: PlotPoint, css_class: str) -> str:
+    return f'<circle class="{css_class}" cx="{scale.x(point.graphs)}" cy="{scale.y(point.padding)}" r="{MARKER}"/>'
 
 
 def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[PlotPoint]) -> Iterator[str]:
     """Yield the labels, the longest first. Each label is at the place next to its point with the least overlap."""
-    taken = [*map(scale.marker_box, {*labels.values(), *curve}), *_curve_boxes(scale, curve)]
+    occupied_boxes = [*map(scale.marker_box, {*labels.values(), *curve}), *_curve_boxes(scale, curve)]
     for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
         box = min(
-            _label_boxes(scale.marker_box(point), len(text) * LETTER), key=lambda place: sum(map(place.overlaps, taken))
+            _label_boxes(scale.marker_box(point), len(text) * LETTER),
+            key=lambda place: sum(map(place.overlaps, occupied_boxes)),
         )
-        taken.append(box)
+        occupied_boxes.append(box)
         yield f'<text class="ink" x="{box.left:.1f}" y="{box.bottom - 3:.1f}">{escape(text)}</text>'
 
 
@@ -156,20 +160,20 @@ def _curve_boxes(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotB
     for start, end in pairwise(curve):
         ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))
         x, y, to_x, to_y = ends
-        steps = max(1, round(max(abs(to_x - x), abs(to_y - y)) / MARKER))
-        for step in range(steps + 1):
-            at_x, at_y = x + (to_x - x) * step / steps, y + (to_y - y) * step / steps
-            yield PlotBox(at_x - 2, at_y - 2, at_x + 2, at_y + 2)
+        step_count = max(1, round(max(abs(to_x - x), abs(to_y - y)) / MARKER))
+        for step in range(step_count + 1):
+            centre_x, centre_y = x + (to_x - x) * step / step_count, y + (to_y - y) * step / step_count
+            yield PlotBox(centre_x - 2, centre_y - 2, centre_x + 2, centre_y + 2)
 
 
 def _label_boxes(marker: PlotBox, width: float) -> Iterator[PlotBox]:
     """Yield the possible places of a label: next to its marker, then above and below, the nearest first."""
-    middle = (marker.top + marker.bottom) / 2
-    centre = (marker.left + marker.right) / 2
-    away = [(marker.top - LINE * (far + 1), marker.bottom + LINE * far) for far in range(4)]
-    rows = [middle - LINE / 2, *(row for rows in away for row in rows)]
-    for top in rows:
-        for left in (marker.right + 3, marker.left - 3 - width, centre - width / 2):
+    middle_y = (marker.top + marker.bottom) / 2
+    centre_x = (marker.left + marker.right) / 2
+    top_pairs = [(marker.top - LINE * (distance + 1), marker.bottom + LINE * distance) for distance in range(4)]
+    tops = [middle_y - LINE / 2, *(label_top for pair in top_pairs for label_top in pair)]
+    for top in tops:
+        for left in (marker.right + 3, marker.left - 3 - width, centre_x - width / 2):
             # Keep the label within the axes.
             x = min(max(left, LEFT + 1), WIDTH - 2 - width)
             y = min(max(top, TOP - LINE), HEIGHT - BOTTOM - LINE)

@@ -18,41 +18,41 @@ _NAMES = {"integer": "a number", "number": "a number", "boolean": "true or false
 
 
 class UnknownField(NamedTuple):
-    """A field that the models do not have. `meant` is "did you mean NAME? ", or empty if no name is similar."""
+    """A field that the models do not have. `suggestion` is "did you mean NAME? ", or empty if no name is similar."""
 
     path: str
-    meant: str
+    suggestion: str
 
 
-def unknown_fields(node: Schema, given: object, read: object, path: str) -> Iterator[UnknownField]:
-    """Yield the fields of `given` that the models do not have. `read` is the same value after parsing by the models."""
-    if isinstance(given, Mapping) and isinstance(read, Mapping):
-        for key, value in given.items():
-            if key in read:
-                yield from unknown_fields(_child_schema(node, key), value, read[key], f"{path}.{key}")
+def unknown_fields(node: Schema, raw: object, parsed: object, path: str) -> Iterator[UnknownField]:
+    """Yield the fields of `raw` that the models do not have. `parsed` is the same value after parsing by the models."""
+    if isinstance(raw, Mapping) and isinstance(parsed, Mapping):
+        for key, value in raw.items():
+            if key in parsed:
+                yield from unknown_fields(_child_schema(node, key), value, parsed[key], f"{path}.{key}")
             else:
                 yield UnknownField(f"{path}.{key}", suggest_correction(key, node.get("properties", ())))
-    elif isinstance(given, list) and isinstance(read, tuple):
-        for number, (value, taken) in enumerate(zip(given, read, strict=True)):
-            yield from unknown_fields(node.get("items", {}), value, taken, f"{path}[{number}]")
+    elif isinstance(raw, list) and isinstance(parsed, tuple):
+        for number, (value, parsed_item) in enumerate(zip(raw, parsed, strict=True)):
+            yield from unknown_fields(node.get("items", {}), value, parsed_item, f"{path}[{number}]")
 
 
 def schema_violations(node: Schema, value: object, path: str) -> Iterator[str]:
     """Yield a sentence for each value that violates the schema although the models accept the value."""
     if not _has_type(node, value) and value is not None:
-        wanted = _NAMES.get(node.get("type", ""), "a whole number or text")
-        text = isinstance(value, str)
-        yield f"{path} must be {wanted}, not {f'text: write {value} without quotes' if text else json.dumps(value)}"
+        expected = _NAMES.get(node.get("type", ""), "a whole number or text")
+        actual = f"text: write {value} without quotes" if isinstance(value, str) else json.dumps(value)
+        yield f"{path} must be {expected}, not {actual}"
     elif isinstance(value, str) and INT_OR_STRING in node and not re.search(node.get("pattern", ""), value):
-        instead = f"; write {value} without quotes for a number" if value.isdigit() else ""
-        yield f'{path}: "{value}" does not match {node["pattern"]}{instead}'
+        hint = f"; write {value} without quotes for a number" if value.isdigit() else ""
+        yield f'{path}: "{value}" does not match {node["pattern"]}{hint}'
     elif isinstance(value, list):
         yield from _duplicate_violations(node.get("x-kubernetes-list-map-keys", ()), value, path)
-        for number, each in enumerate(value):
-            yield from schema_violations(node.get("items", {}), each, f"{path}[{number}]")
+        for number, item in enumerate(value):
+            yield from schema_violations(node.get("items", {}), item, f"{path}[{number}]")
     elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from schema_violations(_child_schema(node, key), each, f"{path}.{key}")
+        for key, child in value.items():
+            yield from schema_violations(_child_schema(node, key), child, f"{path}.{key}")
 
 
 def prevents_rule_evaluation(node: Schema, value: object) -> bool:
@@ -66,15 +66,15 @@ def prevents_rule_evaluation(node: Schema, value: object) -> bool:
         return False
     if not _has_type(node, value) or ("enum" in node and value not in node["enum"]):
         return True
-    if isinstance(value, str | list | Mapping) and any(len(value) > node[each] for each in _LIMITS & node.keys()):
+    if isinstance(value, str | list | Mapping) and any(len(value) > node[limit] for limit in _LIMITS & node.keys()):
         return True
     if isinstance(value, list):
-        return any(prevents_rule_evaluation(node.get("items", {}), each) for each in value)
+        return any(prevents_rule_evaluation(node.get("items", {}), item) for item in value)
     if not isinstance(value, Mapping):
         return False
-    given = {key: each for key, each in value.items() if each is not None}
-    return not _required_fields(node) <= given.keys() or any(
-        prevents_rule_evaluation(_child_schema(node, key), each) for key, each in given.items()
+    children = {key: child for key, child in value.items() if child is not None}
+    return not _required_fields(node) <= children.keys() or any(
+        prevents_rule_evaluation(_child_schema(node, key), child) for key, child in children.items()
     )
 
 
@@ -86,10 +86,10 @@ def _required_fields(node: Schema) -> set[str]:
 def _has_type(node: Schema, value: object) -> bool:
     if INT_OR_STRING in node:
         return isinstance(value, str) or _is_integer(value)
-    kind = node.get("type")
-    if kind in ("integer", "number"):
-        return _is_integer(value) or (kind == "number" and isinstance(value, float))
-    return kind is None or isinstance(value, _TYPES[kind])
+    type_name = node.get("type")
+    if type_name in ("integer", "number"):
+        return _is_integer(value) or (type_name == "number" and isinstance(value, float))
+    return type_name is None or isinstance(value, _TYPES[type_name])
 
 
 def _is_integer(value: object) -> bool:
@@ -100,15 +100,15 @@ def _is_integer(value: object) -> bool:
 
 
 def _child_schema(node: Schema, key: object) -> Schema:
-    found: Schema = node.get("properties", {}).get(key) or node.get("additionalProperties") or {}
-    return found
+    schema: Schema = node.get("properties", {}).get(key) or node.get("additionalProperties") or {}
+    return schema
 
 
 def _duplicate_violations(keys: Iterable[str], entries: list[Any], path: str) -> Iterator[str]:
-    seen: list[dict[str, Any]] = []
+    seen_keys: list[dict[str, Any]] = []
     for number, entry in enumerate(entries):
         key = {name: entry[name] for name in keys if name in entry}
-        if key and key in seen:
-            others = " and ".join(keys)
-            yield f"{path}[{number}]: {json.dumps(key)} is a duplicate; each entry needs its own {others}"
-        seen.append(key)
+        if key and key in seen_keys:
+            key_names = " and ".join(keys)
+            yield f"{path}[{number}]: {json.dumps(key)} is a duplicate; each entry needs its own {key_names}"
+        seen_keys.append(key)

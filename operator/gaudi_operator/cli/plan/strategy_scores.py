@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gaudi_operator.cli.plan.comparison import candidate_plans, has_unmeasured_graphs
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.output import build_table, stdout_console
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
@@ -42,14 +42,14 @@ class OptimalBudget:
 
     def __post_init__(self) -> None:
         """Check the budget. Raises ConfigError if more than one kind of limit is set."""
-        kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
-        if sum(kind is not None for kind in kinds) > 1:
+        budgets = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
+        if sum(budget is not None for budget in budgets) > 1:
             raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
 
 
-def budget_warnings(question: PlanDocument, budget: OptimalBudget) -> tuple[str, ...]:
+def budget_warnings(document: PlanDocument, budget: OptimalBudget) -> tuple[str, ...]:
     """Return a warning if strategy Optimal is scored with a budget in bytes although graph sizes are unknown."""
-    if budget.graph_bytes is None or not has_unmeasured_graphs(question):
+    if budget.graph_bytes is None or not has_unmeasured_graphs(document):
         return ()
     return (
         "--graph-bytes is counted at the rates of HPU graphs, but the bytes of graphs in TorchCompile are unknown. "
@@ -61,133 +61,136 @@ def budget_warnings(question: PlanDocument, budget: OptimalBudget) -> tuple[str,
 class StrategyScore:
     """The score of a strategy in one phase on the judged traffic.
 
-    `expected` is the padding on the learned traffic. `next_graph` is the gain of one more graph. Only Optimal has these
-    two values.
+    `expected_padding` is the padding on the learned traffic. `next_graph_gain` is the gain of one more graph. Only
+    Optimal has these two values.
     """
 
-    verdict: PlanScore
-    expected: float | None = None
-    next_graph: float | None = None
+    plan_score: PlanScore
+    expected_padding: float | None = None
+    next_graph_gain: float | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the score as JSON without unknown values."""
-        optional = {"expected": self.expected, "next_graph": self.next_graph}
-        known = {name: value for name, value in optional.items() if value is not None}
-        return {name: _round_digits(value) for name, value in (asdict(self.verdict) | known).items()}
+        optimal_values = {"expected": self.expected_padding, "next_graph": self.next_graph_gain}
+        known_values = {name: value for name, value in optimal_values.items() if value is not None}
+        return {name: _round_digits(value) for name, value in (asdict(self.plan_score) | known_values).items()}
 
 
 @dataclass(frozen=True)
 class TrafficComparison:
     """The scores of all strategies by phase, and the reasons why some strategies have no plan."""
 
-    judged: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    scores: dict[Strategy, dict[BucketPhase, StrategyScore]] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON."""
         strategies = {
-            spec_spelling(strategy): {phase.value: each.data() for phase, each in phases.items()}
-            for strategy, phases in self.judged.items()
+            spec_spelling(strategy): {phase.value: score.data() for phase, score in phase_scores.items()}
+            for strategy, phase_scores in self.scores.items()
         }
-        return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
+        return {"strategies": strategies, **({"refused": self.refusals} if self.refusals else {})}
 
     def rows(self) -> Iterator[Sequence[object]]:
         """Yield the rows of a CSV, the header first."""
         yield "strategy", "phase", "graphs", "padding", "coverage", "expected", "next_graph"
-        for strategy, phases in self.judged.items():
-            for phase, each in phases.items():
-                values = (each.verdict.padding, each.verdict.coverage, each.expected, each.next_graph)
-                yield spec_spelling(strategy), phase.value, each.verdict.graphs, *map(_round_digits, values)
+        for strategy, phase_scores in self.scores.items():
+            for phase, score in phase_scores.items():
+                plan_score = score.plan_score
+                figures = (plan_score.padding, plan_score.coverage, score.expected_padding, score.next_graph_gain)
+                yield spec_spelling(strategy), phase.value, plan_score.graphs, *map(_round_digits, figures)
 
     def show(self) -> None:
         """Print a table with a row per strategy, then the gain of one more graph and the strategies without a plan."""
         rows = []
-        for strategy, phases in self.judged.items():
-            verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
-            rows.append((spec_spelling(strategy), *(cell for each in verdicts for cell in score_cells(each))))
+        for strategy, phase_scores in self.scores.items():
+            plan_scores = [phase_scores[phase].plan_score if phase in phase_scores else None for phase in BucketPhase]
+            rows.append((spec_spelling(strategy), *(cell for score in plan_scores for cell in score_cells(score))))
         numbers = [f"{phase} {title}" for phase in BucketPhase for title in ("graphs", "padding", "covered")]
         console = stdout_console()
         console.print(build_table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
-        for phases in self.judged.values():
-            for phase, judged in phases.items():
-                if judged.next_graph is not None and judged.expected is not None:
+        for phase_scores in self.scores.values():
+            for phase, score in phase_scores.items():
+                if score.next_graph_gain is not None and score.expected_padding is not None:
                     console.print(
-                        f"{phase}: Optimal expected {judged.expected:.3f}; one more graph lowers it by about "
-                        f"{judged.next_graph:.4f}"
+                        f"{phase}: Optimal expected {score.expected_padding:.3f}; one more graph lowers it by about "
+                        f"{score.next_graph_gain:.4f}"
                     )
-        for name, why in self.refused.items():
-            console.print(f"{name}: {why}")
+        for name, reason in self.refusals.items():
+            console.print(f"{name}: {reason}")
 
 
 def compare_on_traffic(
-    question: PlanDocument, learned: Traffic, seen: Traffic, budget: OptimalBudget, cost: Cost
+    document: PlanDocument, learned_traffic: Traffic, judged_traffic: Traffic, budget: OptimalBudget, cost: Cost
 ) -> TrafficComparison:
-    """Return the scores of all strategies on the traffic `seen`, with padding counted in `cost`.
+    """Return the scores of all strategies on `judged_traffic`, with padding counted in `cost`.
 
-    Optimal learns only from `learned`.
+    Optimal learns only from `learned_traffic`.
 
     Raises PlanImpossible if Optimal's budget is too small.
     """
     comparison = TrafficComparison()
-    comparison.judged[Strategy.OPTIMAL] = _score_optimal(question, learned, seen, budget, cost)
-    for strategy, plan in candidate_plans(question.policy, question.limits, question.blocks).items():
+    comparison.scores[Strategy.OPTIMAL] = _score_optimal(document, learned_traffic, judged_traffic, budget, cost)
+    for strategy, plan in candidate_plans(document.policy, document.limits, document.blocks).items():
         if isinstance(plan, str):
-            comparison.refused[spec_spelling(strategy)] = plan
+            comparison.refusals[spec_spelling(strategy)] = plan
         else:
-            comparison.judged[strategy] = {phase: StrategyScore(score_plan(plan, phase, seen, cost)) for phase in BOTH}
+            comparison.scores[strategy] = {
+                phase: StrategyScore(score_plan(plan, phase, judged_traffic, cost)) for phase in BOTH
+            }
     return comparison
 
 
 def _score_optimal(
-    question: PlanDocument, learned: Traffic, seen: Traffic, budget: OptimalBudget, cost: Cost
+    document: PlanDocument, learned_traffic: Traffic, judged_traffic: Traffic, budget: OptimalBudget, cost: Cost
 ) -> dict[BucketPhase, StrategyScore]:
-    optimizer = Optimizer(learned, question.limits, question.blocks, cost)
-    chosen = _choose_buckets(question, optimizer, budget, learned, cost)
-    prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
+    optimizer = Optimizer(learned_traffic, document.limits, document.blocks, cost)
+    choices = _choose_buckets(document, optimizer, budget, learned_traffic, cost)
+    prompt_buckets, decode_buckets = (choices[phase].buckets[phase] if phase in choices else () for phase in BOTH)
     # Put the prompt and the decode buckets into one plan, because the two phases share a budget of bytes or seconds.
-    plan = BucketPlan(prompt, decode)
+    plan = BucketPlan(prompt_buckets, decode_buckets)
     return {
         phase: StrategyScore(
-            verdict=score_plan(plan, phase, seen, cost),
-            expected=score_plan(plan, phase, learned, cost).padding,
-            next_graph=each.next_gain,
+            plan_score=score_plan(plan, phase, judged_traffic, cost),
+            expected_padding=score_plan(plan, phase, learned_traffic, cost).padding,
+            next_graph_gain=choice.next_gain,
         )
-        for phase, each in chosen.items()
+        for phase, choice in choices.items()
     }
 
 
 def _choose_buckets(
-    question: PlanDocument, optimizer: Optimizer, budget: OptimalBudget, learned: Traffic, cost: Cost
+    document: PlanDocument, optimizer: Optimizer, budget: OptimalBudget, learned_traffic: Traffic, cost: Cost
 ) -> Mapping[BucketPhase, ChosenBuckets]:
-    phases = tuple(phase for phase in BOTH if learned.shapes_of(phase))
+    phases = tuple(phase for phase in BOTH if learned_traffic.shapes_of(phase))
     if budget.graph_bytes:
-        price = price_in_bytes(question.limits.block_size)
+        price = price_in_bytes(document.limits.block_size)
         return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))
     if budget.warmup_seconds:
-        together = optimizer.choose(phases, price_in_seconds, budget.warmup_seconds, "--warmup-seconds")
-        return dict.fromkeys(phases, together)
-    asked = {
+        choice = optimizer.choose(phases, price_in_seconds, budget.warmup_seconds, "--warmup-seconds")
+        return dict.fromkeys(phases, choice)
+    graph_budgets = {
         BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
         BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
     }
-    chosen, exponential = {}, make_plan(BucketPolicy(), question.limits, question.blocks)
-    rival = ReferencePlan(exponential, question.limits, cost)
+    choices, exponential_plan = {}, make_plan(BucketPolicy(), document.limits, document.blocks)
+    reference = ReferencePlan(exponential_plan, document.limits, cost)
     for phase in phases:
-        wanted, flag = asked[phase]
-        if wanted:
-            chosen[phase] = optimizer.choose((phase,), price_in_graphs, wanted, flag)
+        max_graphs, flag = graph_budgets[phase]
+        if max_graphs:
+            choices[phase] = optimizer.choose((phase,), price_in_graphs, max_graphs, flag)
         else:
-            chosen[phase] = find_fewest_buckets(phase, optimizer.traffic_kinds(phase), question.blocks, rival)
-    return chosen
+            choices[phase] = find_fewest_buckets(phase, optimizer.traffic_kinds(phase), document.blocks, reference)
+    return choices
 
 
-def score_cells(verdict: PlanScore | None) -> tuple[str, str, str]:
+def score_cells(score: PlanScore | None) -> tuple[str, str, str]:
     """Return the score of a strategy as cells of a table: graphs, padding and coverage, with "-" for unknown values."""
-    if verdict is None:
+    if score is None:
         return "-", "-", "-"
-    padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
-    coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"
-    return str(verdict.graphs), padding, coverage
+    padding = "-" if score.padding is None else f"{score.padding:.3f}"
+    coverage = "-" if score.coverage is None else f"{score.coverage:.1%}"
+    return str(score.graphs), padding, coverage
 
 
 def _round_digits(value: float | None) -> float | None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.figures import ExpectedTraffic
 from gaudi_operator.cli.plan.forecast import forecast_inputs_of, select_card, select_model_shape
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import CommandOutput
-from gaudi_operator.cli.plan.question import PlanDocument
 from gaudi_operator.cli.plan.strategy_scores import OptimalBudget, budget_warnings, compare_on_traffic
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
@@ -47,7 +47,7 @@ class TraceFile:
     """
 
     path: Path
-    names: ColumnNames
+    column_names: ColumnNames
 
     def read_requests(self) -> Iterator[Request]:
         """Yield the requests in order of arrival."""
@@ -57,7 +57,7 @@ class TraceFile:
             )
         try:
             with self.path.open("rb") as lines:
-                yield from sort_by_arrival(read_trace(lines, self.names))
+                yield from sort_by_arrival(read_trace(lines, self.column_names))
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be read: {error.strerror}") from error
         except TraceUnreadable as error:
@@ -83,26 +83,27 @@ class TraceFile:
 class Traces:
     """The traces to judge on and to learn from in `gaudi-plan trace`, and the speed of the simulated server.
 
-    If `learned` is None, Optimal learns from the earlier half of `judged`. All strategies are then judged on the later
-    half.
+    If `learned_trace` is None, Optimal learns from the earlier half of `judged_trace`. All strategies are then judged
+    on the later half.
     """
 
-    judged: TraceFile
-    learned: TraceFile | None
+    judged_trace: TraceFile
+    learned_trace: TraceFile | None
     pace: ServerPace
 
     def traffic(self, server: SimulatedServer) -> tuple[Traffic, Traffic]:
         """Return the traffic to learn from and the traffic to judge on."""
-        if self.learned is None:
-            return self.judged.traffic_halves(server)
-        return self.learned.traffic(server), self.judged.traffic(server)
+        if self.learned_trace is None:
+            return self.judged_trace.traffic_halves(server)
+        return self.learned_trace.traffic(server), self.judged_trace.traffic(server)
 
     def assumptions(self) -> tuple[str, ...]:
         """Return sentences about the assumptions of the output."""
-        judged = self.judged.path
-        learned = self.learned.path if self.learned else f"the earlier half of {judged}"
+        judged_path = self.judged_trace.path
+        learned_source = self.learned_trace.path if self.learned_trace else f"the earlier half of {judged_path}"
         return (
-            f"Optimal learned from {learned}; all are evaluated on {judged if self.learned else 'the later half'}",
+            f"Optimal learned from {learned_source}; all are evaluated on "
+            f"{judged_path if self.learned_trace else 'the later half'}",
             "decode batches are an estimate: a server with continuous batching was simulated at "
             f"{self.pace.prompt_tokens_per_second:g} prompt tokens/s and {self.pace.decode_step_seconds:g} s a decode "
             "step",
@@ -110,10 +111,10 @@ class Traces:
         )
 
 
-def read_expected_traffic(question: PlanDocument, trace: TraceFile) -> ExpectedTraffic:
+def read_expected_traffic(document: PlanDocument, trace: TraceFile) -> ExpectedTraffic:
     """Return the traffic of a trace for a comparison of strategies. Raises ConfigError if the file cannot be read."""
-    limits = _whole_prompt_limits(question.limits)
-    traffic = trace.traffic(SimulatedServer(limits, question.blocks, ServerPace()))
+    limits = _whole_prompt_limits(document.limits)
+    traffic = trace.traffic(SimulatedServer(limits, document.blocks, ServerPace()))
     return ExpectedTraffic(
         traffic,
         typical_cost(limits.block_size),
@@ -127,65 +128,67 @@ def _whole_prompt_limits(limits: Limits) -> Limits:
 
 
 def score_strategies(
-    question: PlanDocument, traces: Traces, budget: OptimalBudget, cost: tuple[Cost, str], save_to: Path | None
+    document: PlanDocument, traces: Traces, budget: OptimalBudget, cost: tuple[Cost, str], save_to: Path | None
 ) -> CommandOutput:
     """Judge every strategy on the traffic of a trace. If `save_to` is set, write the learned traffic to that file.
 
     Raises ConfigError if a file cannot be read or written, and PlanImpossible if the budget is too small.
     """
-    limits = _whole_prompt_limits(question.limits)
-    learned, seen = traces.traffic(SimulatedServer(limits, question.blocks, traces.pace))
+    limits = _whole_prompt_limits(document.limits)
+    learned_traffic, judged_traffic = traces.traffic(SimulatedServer(limits, document.blocks, traces.pace))
     if save_to:
-        _save_traffic(save_to, learned)
-    counted, counted_in = cost
-    found = compare_on_traffic(replace(question, limits=limits), learned, seen, budget, counted)
+        _save_traffic(save_to, learned_traffic)
+    cost_function, cost_sentence = cost
+    comparison = compare_on_traffic(
+        replace(document, limits=limits), learned_traffic, judged_traffic, budget, cost_function
+    )
     warnings = (
-        *question.warnings,
-        *_gap_warnings(question),
+        *document.warnings,
+        *_gap_warnings(document),
         *traces.assumptions(),
-        counted_in,
-        *budget_warnings(question, budget),
+        cost_sentence,
+        *budget_warnings(document, budget),
     )
     return CommandOutput(
-        data={**found.data(), "warnings": warnings}, rows=found.rows, show=found.show, warnings=warnings
+        data={**comparison.data(), "warnings": warnings}, rows=comparison.rows, show=comparison.show, warnings=warnings
     )
 
 
-def _gap_warnings(question: PlanDocument) -> tuple[str, ...]:
+def _gap_warnings(document: PlanDocument) -> tuple[str, ...]:
     """Return sentences about possible batches without a bucket in the document's plan, with and without context."""
     try:
-        return plan_coverage(question.plan(), question.limits, question.blocks).describe_phases()
+        return plan_coverage(document.plan(), document.limits, document.blocks).describe_phases()
     except PlanImpossible:
         # If no plan can be made for the document, there are no buckets to check.
         return ()
 
 
-def _save_traffic(path: Path, learned: Traffic) -> None:
+def _save_traffic(path: Path, traffic: Traffic) -> None:
     try:
-        path.write_text(format_traffic(learned))
+        path.write_text(format_traffic(traffic))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def select_cost(question: PlanDocument, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
+def select_cost(document: PlanDocument, cost_model: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
     """Return the cost function for the padding in `gaudi-plan trace`, and a sentence about this cost.
 
     docs/internals/optimal.md (Cost) explains the costs. Raises ConfigError if a roofline is requested and the card or
     the model is unknown.
     """
-    block = question.limits.block_size
-    if wanted is not CostModel.ROOFLINE:
+    block_size = document.limits.block_size
+    if cost_model is not CostModel.ROOFLINE:
         if card or model:
-            raise ConfigError(f"--card and --model need --cost roofline, but {wanted} depends on neither of them")
-        if wanted is CostModel.TOKENS:
-            return token_cost(block), "padding is counted in tokens"
-        return typical_cost(block), "padding is counted in operations of a typical dense model"
-    shape, described = select_model_shape(question, model), select_card(question, card)
+            raise ConfigError(f"--card and --model need --cost roofline, but {cost_model} depends on neither of them")
+        if cost_model is CostModel.TOKENS:
+            return token_cost(block_size), "padding is counted in tokens"
+        return typical_cost(block_size), "padding is counted in operations of a typical dense model"
+    shape, selected_card = select_model_shape(document, model), select_card(document, card)
     if shape is None:
         raise ConfigError("--cost roofline needs the model: name a public repository or a config.json with --model")
-    roofline = make_roofline(shape, model_spread(forecast_inputs_of(question), shape), described, block)
+    roofline = make_roofline(shape, model_spread(forecast_inputs_of(document), shape), selected_card, block_size)
     return roofline, (
         "padding is counted in estimated seconds: a roofline of "
-        f"{shape.name or f'a {shape.family} model'} on card {described.name}, "
+        f"{shape.name or f'a {shape.family} model'} on card {selected_card.name}, "
         f"{roofline.operations_per_second / 1e12:g} TFLOPS and {roofline.bytes_per_second / 1e12:g} TB/s as published"
     )

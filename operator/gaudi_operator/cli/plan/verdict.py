@@ -64,35 +64,35 @@ SERVES_ANYWAY = (
 class DeploymentForecast:
     """The forecast of a deployment with its verdict, its problems, and the smallest changes that would help.
 
-    `certain` is False if the missing graphs would fit with the lowest estimate of graph bytes. `unjudged` are the
-    thresholds that cannot be judged before a pod has measured its graphs. `serves_anyway` is True if pods serve even
-    below a threshold. `plan_figures` is None without a plan. `config` is None if the document contains only limits.
-    `refusal` is the reason why the operator would refuse the spec. `hints` are advice and never cause a refusal.
-    `measured` is the plan that a pod of the cluster measured, if any.
+    `shortfalls_certain` is False if the missing graphs would fit with the lowest estimate of graph bytes.
+    `uncheckable_thresholds` are the thresholds that cannot be judged before a pod has measured its graphs.
+    `serves_anyway` is True if pods serve even below a threshold. `plan_figures` is None without a plan. `config` is
+    None if the document contains only limits. `refusal` is the reason why the operator would refuse the spec. `hints`
+    are advice and never cause a refusal. `measured_plan` is the plan that a pod of the cluster measured, if any.
     """
 
     forecast: Forecast
     shortfalls: tuple[Problem, ...]
-    certain: bool
-    unjudged: Mapping[BucketPhase, int]
+    shortfalls_certain: bool
+    uncheckable_thresholds: Mapping[BucketPhase, int]
     serves_anyway: bool
     plan_figures: PlanFigures | None
     advice: tuple[Change, ...]
     hints: tuple[str, ...] = ()
     config: RuntimeConfig | None = None
     refusal: Problem | None = None
-    measured: PlanState | None = None
+    measured_plan: PlanState | None = None
 
     @property
     def verdict(self) -> Verdict:
         """The verdict whether the model and the required graphs fit, or UNKNOWN if the figures are not sufficient."""
-        if self._refusal_problem or any(each.reason in _NEVER_FITS for each in self.forecast.problems):
+        if self._refusal_problem or any(problem.reason in _NEVER_FITS for problem in self.forecast.problems):
             return Verdict.REFUSED
         if self.forecast.problems:
             return Verdict.DOES_NOT_FIT
         if self._blocking_shortfalls:
-            return Verdict.DOES_NOT_FIT if self.certain else Verdict.UNKNOWN
-        if self.forecast.memory is None or (self.unjudged and not self.serves_anyway):
+            return Verdict.DOES_NOT_FIT if self.shortfalls_certain else Verdict.UNKNOWN
+        if self.forecast.memory is None or (self.uncheckable_thresholds and not self.serves_anyway):
             return Verdict.UNKNOWN
         return Verdict.WARNINGS if self.warnings else Verdict.FITS
 
@@ -100,8 +100,8 @@ class DeploymentForecast:
     def _refusal_problem(self) -> Problem | None:
         # Omit the refusal if the forecast already contains a problem with the same reason. That problem is more useful,
         # because it has figures.
-        known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
-        return None if self.refusal is None or self.refusal.reason in known else self.refusal
+        known_reasons = {problem.reason for problem in (*self.forecast.problems, *self.shortfalls)}
+        return None if self.refusal is None or self.refusal.reason in known_reasons else self.refusal
 
     @property
     def _blocking_shortfalls(self) -> tuple[Problem, ...]:
@@ -111,14 +111,14 @@ class DeploymentForecast:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The reasons why the deployment is refused or does not fit. Missing memory comes before missing graphs."""
-        refused = self._refusal_problem
-        found = (*self.forecast.problems, *self._blocking_shortfalls)
-        return found if refused is None else (refused, *found)
+        refusal = self._refusal_problem
+        other_problems = (*self.forecast.problems, *self._blocking_shortfalls)
+        return other_problems if refusal is None else (refusal, *other_problems)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The reasons for a verdict other than FITS, as sentences."""
-        problems = tuple(to_sentence(each.message) for each in self.problems)
+        problems = tuple(to_sentence(problem.message) for problem in self.problems)
         return problems or tuple(self._unknown_reasons())
 
     def _unknown_reasons(self) -> Iterator[str]:
@@ -126,8 +126,8 @@ class DeploymentForecast:
             yield UNKNOWN_SHAPE
         elif self.forecast.memory is None:
             yield UNKNOWN_MEMORY
-        if self.unjudged and not self.serves_anyway:
-            yield describe_gate(self.unjudged)
+        if self.uncheckable_thresholds and not self.serves_anyway:
+            yield describe_gate(self.uncheckable_thresholds)
 
     @property
     def remedies(self) -> tuple[str, ...]:
@@ -136,19 +136,19 @@ class DeploymentForecast:
             return tuple(change.text for change in self.advice)
         if self.forecast.model is None:
             return (NAME_THE_MODEL,)
-        if self.serves_anyway or not self.unjudged:
+        if self.serves_anyway or not self.uncheckable_thresholds:
             return ()
-        fields = " and ".join(f"readiness.minCaptured{phase.title()}Percent" for phase in self.unjudged)
+        fields = " and ".join(f"readiness.minCaptured{phase.title()}Percent" for phase in self.uncheckable_thresholds)
         return (SERVE_ANYWAY.text, f"lower {fields} to 0: a pod then serves before its graphs are captured")
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings to read before a deployment. No warning prevents a pod from serving."""
-        gaps = self.plan_figures.uncovered.describe_phases() if self.plan_figures else ()
-        planned = self.forecast.plan.warnings if self.forecast.plan else ()
-        short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
-        unknown = (SERVES_ANYWAY,) if self.unjudged and self.serves_anyway else ()
-        return tuple(map(to_sentence, (*gaps, *planned, *short, *unknown, *self.hints)))
+        gaps = self.plan_figures.plan_coverage.describe_phases() if self.plan_figures else ()
+        plan_warnings = self.forecast.plan.warnings if self.forecast.plan else ()
+        shortfall_messages = tuple(shortfall.message for shortfall in self.shortfalls) if self.serves_anyway else ()
+        gate_notes = (SERVES_ANYWAY,) if self.uncheckable_thresholds and self.serves_anyway else ()
+        return tuple(map(to_sentence, (*gaps, *plan_warnings, *shortfall_messages, *gate_notes, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Yield (name, unit, figure) for each known figure, memory first."""
@@ -162,31 +162,31 @@ class DeploymentForecast:
 
     def measured_figures(self) -> Iterator[tuple[str, str, int]]:
         """Yield (name, unit, value) for each figure that a pod measured."""
-        plan = self.measured
+        plan = self.measured_plan
         if plan is None:
             return
-        found = (
+        figures = (
             ("KV blocks", "blocks", plan.kv_blocks),
             ("graphs", "bytes", plan.graph_bytes),
             ("warm-up", "seconds", plan.warmup_seconds),
         )
-        yield from ((name, unit, value) for name, unit, value in found if value is not None)
+        yield from ((name, unit, value) for name, unit, value in figures if value is not None)
 
     def _phase_figures(self, phase: BucketPhase) -> Iterator[tuple[str, str, Figure]]:
-        found = self.forecast.prompt if phase is BucketPhase.PROMPT else self.forecast.decode
-        if found is None:
+        phase_forecast = self.forecast.prompt if phase is BucketPhase.PROMPT else self.forecast.decode
+        if phase_forecast is None:
             return
-        named = (
-            ("graphs", "bytes", found.graph_bytes),
-            ("all graphs", "bytes", found.all_graph_bytes),
-            ("compiling", "seconds", found.compile_seconds),
-            ("capturing", "seconds", found.capture_seconds),
+        figures = (
+            ("graphs", "bytes", phase_forecast.graph_bytes),
+            ("all graphs", "bytes", phase_forecast.all_graph_bytes),
+            ("compiling", "seconds", phase_forecast.compile_seconds),
+            ("capturing", "seconds", phase_forecast.capture_seconds),
         )
-        yield from ((f"{phase} {name}", unit, figure) for name, unit, figure in named if figure)
+        yield from ((f"{phase} {name}", unit, figure) for name, unit, figure in figures if figure)
 
 
 def to_sentence(text: str) -> str:
     """Return a reason or remedy as a sentence with a full stop, capitalized unless it begins with a name."""
-    first = text.partition(" ")[0]
-    plain = first.isalpha() and first.islower()
-    return f"{text[0].upper() if plain else text[0]}{text[1:].removesuffix('.')}."
+    first_word = text.partition(" ")[0]
+    is_word = first_word.isalpha() and first_word.islower()
+    return f"{text[0].upper() if is_word else text[0]}{text[1:].removesuffix('.')}."

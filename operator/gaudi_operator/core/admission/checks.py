@@ -53,9 +53,9 @@ def check_published_access(spec: GaudiInferenceSpec) -> Problem | None:
     The API server refuses new objects without them. An object that was created before this rule keeps its revision.
     """
     access = spec.network_access
-    listed = access.enabled and not access.allow_all_clients and access.clients is not None
-    guarded = spec.server.api_key_secret_ref or spec.service.insecure or listed
-    if spec.service.type is ServiceType.CLUSTER_IP or guarded:
+    clients_limited = access.enabled and not access.allow_all_clients and access.clients is not None
+    protected = spec.server.api_key_secret_ref or spec.service.insecure or clients_limited
+    if spec.service.type is ServiceType.CLUSTER_IP or protected:
         return None
     return Problem("PublishedWithoutKey", f"{PUBLISHED} true.")
 
@@ -69,12 +69,12 @@ def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: Inst
             "creates no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or "
             "install the operator with allowSimulation.",
         )
-    found = policy.find_violation(revision)
-    if found is None:
+    violation = policy.find_violation(revision)
+    if violation is None:
         return None
     return replace(
-        found,
-        message=f"The operator creates no more pods of revision {revision.name}: {found.message} To run "
+        violation,
+        message=f"The operator creates no more pods of revision {revision.name}: {violation.message} To run "
         "another revision, change the spec, or spec.rollout.revision if it is set.",
     )
 
@@ -84,8 +84,8 @@ def check_fields_implemented(inference: Inference, _: InstallationDefaults) -> P
 
     Such fields are refused, because ignoring them would hide the fault.
     """
-    found = next((f"{path}{advice}" for path, advice, asked in _unimplemented_fields(inference.spec) if asked), None)
-    return None if found is None else Problem("NotBuilt", found)
+    message = next((f"{path}{advice}" for path, advice, used in _unimplemented_fields(inference.spec) if used), None)
+    return None if message is None else Problem("NotBuilt", message)
 
 
 def check_texts_exist(inference: Inference, _: InstallationDefaults) -> Problem | None:
@@ -94,10 +94,10 @@ def check_texts_exist(inference: Inference, _: InstallationDefaults) -> Problem 
     traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
     for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
         if source is not None:
-            named = source.config_map_key_ref
+            key_ref = source.config_map_key_ref
             return Problem(
                 "ConfigMapKeyMissing",
-                f"spec.bucketing.{field}From: key {named.key} of ConfigMap {named.name} is missing in this "
+                f"spec.bucketing.{field}From: key {key_ref.key} of ConfigMap {key_ref.name} is missing in this "
                 f"namespace, or has more than {MOST_TEXT} characters. Correct the ConfigMap, or write the text into "
                 f"spec.bucketing.{field}.",
             )
@@ -105,31 +105,31 @@ def check_texts_exist(inference: Inference, _: InstallationDefaults) -> Problem 
 
 
 def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
-    release = " is not implemented in this release"
-    unsimulated = " is not implemented for the sim engine. Remove the field, or use engine vllm."
-    simulated = spec.engine.name is EngineName.SIM
-    several = f"{release}. Use the same Secret and key everywhere."
-    ranks = spec.parallelism
+    base_advice = " is not implemented in this release"
+    sim_advice = " is not implemented for the sim engine. Remove the field, or use engine vllm."
+    is_simulated = spec.engine.name is EngineName.SIM
+    secret_advice = f"{base_advice}. Use the same Secret and key everywhere."
+    parallelism = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not runs_on_cpu(spec.accelerator)
     return (
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
-            f"{release}, because it is untested. Set nodes to 1, or use accelerator.generation: none.",
-            on_card and ranks.nodes > 1,
+            f"{base_advice}, because it is untested. Set nodes to 1, or use accelerator.generation: none.",
+            on_card and parallelism.nodes > 1,
         ),
         (
             "spec.parallelism.pipeline above 1 for engine vllm on a card",
             " does not exist in vLLM's plugin for Gaudi. Use spec.parallelism.tensor instead.",
-            on_card and ranks.pipeline > 1,
+            on_card and parallelism.pipeline > 1,
         ),
         (
             "spec.parallelism.data above 1 over several nodes with engine vllm",
-            f"{release}. Use tensor or pipeline instead, or raise spec.replicas.",
-            spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.data > 1,
+            f"{base_advice}. Use tensor or pipeline instead, or raise spec.replicas.",
+            spec.engine.name is EngineName.VLLM and parallelism.nodes > 1 and parallelism.data > 1,
         ),
-        ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
-        ("spec.model.adapters", unsimulated, simulated and bool(spec.model.adapters)),
-        ("More than one tokenSecretRef in spec.model", several, len(hub_tokens(spec.model)) > 1),
+        ("spec.model.quantization", sim_advice, is_simulated and spec.model.quantization is not None),
+        ("spec.model.adapters", sim_advice, is_simulated and bool(spec.model.adapters)),
+        ("More than one tokenSecretRef in spec.model", secret_advice, len(hub_tokens(spec.model)) > 1),
     )
 
 
@@ -160,13 +160,13 @@ def check_device_memory(inference: Inference, _: InstallationDefaults) -> Proble
 
 def check_shared_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the container's memory limit is larger than /dev/shm, whose size counts against the limit."""
-    memory, shared = inference.spec.pod.resources.limits.memory, shared_memory_size(inference.spec)
-    if memory is None or parse_bytes(memory) > parse_bytes(shared):
+    memory_limit, shared_memory = inference.spec.pod.resources.limits.memory, shared_memory_size(inference.spec)
+    if memory_limit is None or parse_bytes(memory_limit) > parse_bytes(shared_memory):
         return None
     return Problem(
         "MemoryTooSmall",
-        f"spec.pod.resources.limits.memory {memory} must be above {shared}, the size of /dev/shm, which counts as "
-        "memory of the container. Raise the limit, or lower spec.pod.sharedMemorySize.",
+        f"spec.pod.resources.limits.memory {memory_limit} must be above {shared_memory}, the size of /dev/shm, which "
+        "counts as memory of the container. Raise the limit, or lower spec.pod.sharedMemorySize.",
     )
 
 
@@ -190,8 +190,8 @@ def check_plan_possible(inference: Inference, _: InstallationDefaults) -> Proble
         # The status shows the forecast. Computing the forecast can also raise PlanTooExpensive, so compute it here.
         cached_forecast(inference)
     except PlanImpossible as error:
-        # `error.where` is set only if a single setting of the spec is at fault.
-        return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")
+        # `error.source` is set only if a single setting of the spec is at fault.
+        return Problem("PlanImpossible", f"spec.{error}." if error.source else f"spec.bucketing: {error}.")
     except PlanTooExpensive as error:
         return Problem(
             "PlanTooExpensive",
@@ -241,20 +241,20 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
         return None
     # The caller has already called check_plan_possible(), so this call cannot raise PlanImpossible.
     plan, utilization = admission_figures(inference), spec.engine.device_memory_utilization_percent
-    least = plan.least_graph_bytes
-    if least <= budget:
+    min_bytes = plan.min_graph_bytes
+    if min_bytes <= budget:
         return None
     return (
         f"spec.readiness requires {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode graphs. "
-        f"The inputs of these graphs alone take {plural(least, 'byte')}, but spec.accelerator.deviceMemory leaves "
-        f"only {budget}. Raise deviceMemory to {format_memory(ceil(100 * least / utilization))}, plan fewer buckets, "
-        "or lower the percentages."
+        f"The inputs of these graphs alone take {plural(min_bytes, 'byte')}, but spec.accelerator.deviceMemory leaves "
+        f"only {budget}. Raise deviceMemory to {format_memory(ceil(100 * min_bytes / utilization))}, plan fewer "
+        "buckets, or lower the percentages."
     )
 
 
 @cache_on_inference
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Return the first violation of a spec on an installation, or None if the spec is accepted. Raises Unanswered."""
+    """Return the first violation of a spec on an installation; None if it is accepted. Raises AnswerNotComputed."""
     return _first_violation(inference, defaults)
 
 

@@ -12,14 +12,14 @@ from gaudi_operator.core.rollout.revision import Revision
 
 def trial_violations(inference: Inference, revision: Revision, platform: ResolvedClass) -> tuple[str, ...]:
     """Return the violations that the class will refuse after its trial, or () if the class is not in trial."""
-    if platform.says is None or not platform.says.trial:
+    if platform.spec is None or not platform.spec.trial:
         return ()
     try:
-        views = [PodTemplateView.model_validate(each) for each in revision.templates]
+        views = [PodTemplateView.model_validate(template) for template in revision.templates]
     except ValidationError:
         return ()  # pod_policy.py refuses its template
-    spec, limits = inference.spec, platform.says.limits
-    of_pods = revision_limit_violations(spec, revision, views, limits, inference.identity.name)
-    of_spec = ((each.where, each.why) for each in spec_limit_violations(spec, limits))
+    spec, limits = inference.spec, platform.spec.limits
+    pod_violations = revision_limit_violations(spec, revision, views, limits, inference.identity.name)
+    spec_violations = ((violation.field, violation.reason) for violation in spec_limit_violations(spec, limits))
     # A leader and its workers exceed the same limits. Remove the duplicate messages.
-    return tuple(dict.fromkeys(f"{where} {why}" for where, why in (*of_pods, *of_spec)))
+    return tuple(dict.fromkeys(f"{spec_field} {reason}" for spec_field, reason in (*pod_violations, *spec_violations)))

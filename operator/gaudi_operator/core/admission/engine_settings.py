@@ -25,7 +25,7 @@ MOST_SENTENCES = 5
 
 def why_settings_are_wrong(inference: Inference) -> str | None:
     """Return a message that names at most MOST_SENTENCES wrong engine settings, or None if all are valid."""
-    return _join_sentences([f"spec.{each}" for each in _setting_faults(inference)])
+    return _join_sentences([f"spec.{fault}" for fault in _setting_faults(inference)])
 
 
 @cache_on_inference
@@ -35,24 +35,24 @@ def why_settings_are_ignored(inference: Inference) -> str | None:
     The message also names bucket settings without effect.
     """
     config = runtime_config(inference)
-    plugin = fields_ignored_by_plugin(inference)
-    ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
-    return _join_sentences([f"spec.{each}" for each in ignored])
+    plugin_sentences = fields_ignored_by_plugin(inference)
+    sentences = (*plugin_sentences, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
+    return _join_sentences([f"spec.{sentence}" for sentence in sentences])
 
 
 def _setting_faults(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
-    variables = [each.name for each in engine.env]
-    yield from (f"engine.settings: {each}" for each in setting_errors(engine.settings))
-    yield from (f"engine.extraArgs: {each}" for each in argument_errors(engine.extra_args))
-    yield from (f"engine.env: {each}" for each in variable_errors(variables))
-    for name in sorted(engine.settings.keys() & set(variables)):
+    variable_names = [variable.name for variable in engine.env]
+    yield from (f"engine.settings: {error}" for error in setting_errors(engine.settings))
+    yield from (f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args))
+    yield from (f"engine.env: {error}" for error in variable_errors(variable_names))
+    for name in sorted(engine.settings.keys() & set(variable_names)):
         yield f"engine.env: {name} is also in engine.settings: remove one of the two entries"
 
 
 def _join_sentences(sentences: list[str]) -> str | None:
     if not sentences:
         return None
-    more = len(sentences) - MOST_SENTENCES
-    shown = "; ".join(sentences[:MOST_SENTENCES])
-    return f"{shown}; and {more} more." if more > 0 else f"{shown}."
+    remaining_count = len(sentences) - MOST_SENTENCES
+    first_sentences = "; ".join(sentences[:MOST_SENTENCES])
+    return f"{first_sentences}; and {remaining_count} more." if remaining_count > 0 else f"{first_sentences}."

@@ -30,13 +30,13 @@ MOST_TIME_SCALE = 1000
 class ForecastTarget:
     """The names of the card and the model for the forecast of a spec.
 
-    `sure` is False if the model was only recognized by a served name. `exact` is True for a simulation, which behaves
-    exactly as the description of the card. `time_scale` is the number of real seconds per described second.
+    `certain` is False if the model was only recognized by a served name. `exact` is True for a simulation, which
+    behaves exactly as the description of the card. `time_scale` is the number of real seconds per described second.
     """
 
     card: str
     model: str
-    sure: bool = True
+    certain: bool = True
     exact: bool = False
     time_scale: float = 1.0
 
@@ -48,9 +48,9 @@ def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None
-    # Any model can be served under any name, so a served name is only a hint (`sure=False`).
-    served = next((name for name in spec.model.served_names if known_shape(name)), None)
-    return None if served is None else ForecastTarget(card, served, sure=False)
+    # Any model can be served under any name, so a served name is only a hint (`certain=False`).
+    served_name = next((name for name in spec.model.served_names if known_shape(name)), None)
+    return None if served_name is None else ForecastTarget(card, served_name, certain=False)
 
 
 def why_not_estimated(spec: GaudiInferenceSpec) -> str:
@@ -99,7 +99,8 @@ class Estimate:
     """The estimate of a plan on one described card.
 
     `prompt` and `decode` are None if no graphs are captured or the number of graphs cannot be estimated. `problem` is
-    the reason why the deployment would not start. `proven` is True if the problem does not depend on estimated figures.
+    the reason why the deployment would not start. `problem_proven` is True if the problem does not depend on estimated
+    figures.
     """
 
     source: str
@@ -109,26 +110,26 @@ class Estimate:
     prompt: GraphBounds | None
     decode: GraphBounds | None
     problem: Problem | None
-    proven: bool
+    problem_proven: bool
 
 
 def estimate_plan(inputs: ForecastInputs, target: ForecastTarget) -> Estimate | None:
     """Return the estimate, or None if the memory of the card cannot be estimated."""
-    found = forecast(inputs, known_shape(target.model), card_named(target.card))
-    problem = next((each for each in found.problems if each.reason in _ROOM), None)
-    if found.memory is None and problem is None:
+    result = forecast(inputs, known_shape(target.model), card_named(target.card))
+    problem = next((problem for problem in result.problems if problem.reason in _ROOM), None)
+    if result.memory is None and problem is None:
         return None
-    graphs = [each.graph_bytes for each in (found.prompt, found.decode) if each and each.graph_bytes]
-    seconds = found.warmup_seconds
+    graph_figures = [phase.graph_bytes for phase in (result.prompt, result.decode) if phase and phase.graph_bytes]
+    warmup_seconds = result.warmup_seconds
     return Estimate(
-        source=_describe_source(found, target),
-        kv_blocks=min(MOST_MEMORY, int(found.kv_blocks.value)),
-        graph_bytes=round(sum(each.value for each in graphs)) if graphs else None,
-        warmup_seconds=ceil(seconds.value * target.time_scale) if seconds else None,
-        prompt=_graph_bounds(found.prompt, target),
-        decode=_graph_bounds(found.decode, target),
+        source=_describe_source(result, target),
+        kv_blocks=min(MOST_MEMORY, int(result.kv_blocks.value)),
+        graph_bytes=round(sum(figure.value for figure in graph_figures)) if graph_figures else None,
+        warmup_seconds=ceil(warmup_seconds.value * target.time_scale) if warmup_seconds else None,
+        prompt=_graph_bounds(result.prompt, target),
+        decode=_graph_bounds(result.decode, target),
         problem=problem,
-        proven=problem is not None and _is_proven(problem, found.memory, inputs, target),
+        problem_proven=problem is not None and _is_proven(problem, result.memory, inputs, target),
     )
 
 
@@ -142,19 +143,19 @@ def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: Forecast
     """Return True if the problem holds without the estimated workspace. The weights of a known model are exact."""
     if problem.reason not in _FATAL:
         return False
-    if target.exact or not target.sure or memory is None:
-        return target.exact or (target.sure and problem.reason is Reason.PARALLELISM)
+    if target.exact or not target.certain or memory is None:
+        return target.exact or (target.certain and problem.reason is Reason.PARALLELISM)
     # Compare the largest possible memory with the smallest possible block. If this block does not fit, no block fits on
     # a card of this type.
-    room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
-    return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
+    max_free_bytes = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
+    return max_free_bytes * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 
 
 def _graph_bounds(phase: PhaseForecast | None, target: ForecastTarget) -> GraphBounds | None:
-    if phase is None or phase.captured is None:
+    if phase is None or phase.captured_buckets is None:
         return None
-    expected = len(phase.captured)
-    return GraphBounds(phase.planned, expected, expected if target.exact else _proven_maximum(phase, target))
+    graph_count = len(phase.captured_buckets)
+    return GraphBounds(phase.planned, graph_count, graph_count if target.exact else _proven_maximum(phase, target))
 
 
 def _proven_maximum(phase: PhaseForecast, target: ForecastTarget) -> int:
@@ -162,18 +163,18 @@ def _proven_maximum(phase: PhaseForecast, target: ForecastTarget) -> int:
 
     The maximum uses the lowest bytes per graph of any source.
     """
-    measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
-    proven = target.sure and measured and phase.captured_at_best is not None
-    return phase.captured_at_best or 0 if proven else phase.planned
+    is_measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
+    is_proven = target.certain and is_measured and phase.captured_at_best is not None
+    return phase.captured_at_best or 0 if is_proven else phase.planned
 
 
-def _describe_source(found: Forecast, target: ForecastTarget) -> str:
+def _describe_source(result: Forecast, target: ForecastTarget) -> str:
     """Return the source of the figures: the card, the model and the lowest confidence of graph sizes and times."""
-    graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
-    figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]
-    sure = lowest_confidence(*figures) if figures else Confidence.CALCULATED
-    known_by = "" if target.sure else ", recognized by its served name"
-    return f"the description of card {target.card} and the model {target.model}{known_by} ({_HOW_SURE[sure]})"
+    graph_figures = [phase.graph_bytes for phase in (result.prompt, result.decode) if phase]
+    figures = [figure for figure in (*graph_figures, result.warmup_seconds) if figure]
+    confidence = lowest_confidence(*figures) if figures else Confidence.CALCULATED
+    suffix = "" if target.certain else ", recognized by its served name"
+    return f"the description of card {target.card} and the model {target.model}{suffix} ({_HOW_SURE[confidence]})"
 
 
 _HOW_SURE = {

@@ -20,23 +20,23 @@ from gaudi_runtime.forecast.thresholds import describe_gate
 
 def estimated_violation(inference: Inference) -> Problem | None:
     """Check the forecast, and return the proven problem that prevents every pod of this spec from serving, or None."""
-    found = _estimate(inference)
-    if found is None:
+    estimate = _estimate(inference)
+    if estimate is None:
         return None
-    if found.problem is not None and found.proven:
-        return Problem(found.problem.reason, _explain_problem("does", found.problem, inference))
+    if estimate.problem is not None and estimate.problem_proven:
+        return Problem(estimate.problem.reason, _explain_problem("does", estimate.problem, inference))
     if inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
-    short = _shortfall_sentence(inference, found, at_best=True)
-    return Problem("ThresholdsUnreachable", f"{short} Source: {found.source}.") if short else None
+    sentence = _shortfall_sentence(inference, estimate, at_best=True)
+    return Problem("ThresholdsUnreachable", f"{sentence} Source: {estimate.source}.") if sentence else None
 
 
 def check_plan_gaps(inference: Inference) -> Problem | None:
     """Check the forecast for batches without a bucket, unless spec.bucketing.allowGaps permits them."""
-    spec, found = inference.spec, forecast_plan(inference)
-    if found is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
+    spec, forecast = inference.spec, forecast_plan(inference)
+    if forecast is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
         return None
-    gaps = found.uncovered.describe_gaps()
+    gaps = forecast.plan_coverage.describe_gaps()
     if gaps is None:
         return None
     return Problem(
@@ -48,12 +48,12 @@ def check_plan_gaps(inference: Inference) -> Problem | None:
 
 def estimated_shortfall(inference: Inference) -> str | None:
     """Check the forecast, and return a sentence about an estimated but unproven shortfall, or None."""
-    found = _estimate(inference)
-    if found is None:
+    estimate = _estimate(inference)
+    if estimate is None:
         return None
-    if found.problem is not None:
-        return _explain_problem("may", found.problem, inference)
-    return _shortfall_sentence(inference, found, at_best=False)
+    if estimate.problem is not None:
+        return _explain_problem("may", estimate.problem, inference)
+    return _shortfall_sentence(inference, estimate, at_best=False)
 
 
 def describe_gate_opening(inference: Inference) -> str | None:
@@ -61,24 +61,24 @@ def describe_gate_opening(inference: Inference) -> str | None:
 
     The sizes of graphs are known only for HPU graphs.
     """
-    spec, found = inference.spec, forecast_plan(inference)
+    spec, forecast = inference.spec, forecast_plan(inference)
     mode = execution_mode(inference)
-    if found is None or mode is not ExecutionMode.TORCH_COMPILE or not captures_graphs(inference):
+    if forecast is None or mode is not ExecutionMode.TORCH_COMPILE or not captures_graphs(inference):
         return None
     without_card = spec.engine.name is EngineName.SIM or runs_on_cpu(spec.accelerator)
     if without_card or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     phases = (
-        (BucketPhase.PROMPT, found.prompt, spec.readiness.min_captured_prompt_percent),
-        (BucketPhase.DECODE, found.decode, spec.readiness.min_captured_decode_percent),
+        (BucketPhase.PROMPT, forecast.prompt_buckets, spec.readiness.min_captured_prompt_percent),
+        (BucketPhase.DECODE, forecast.decode_buckets, spec.readiness.min_captured_decode_percent),
     )
-    asked = {phase: least for phase, planned, least in phases if planned and least}
-    return describe_gate(asked) if asked else None
+    thresholds = {phase: min_percent for phase, planned, min_percent in phases if planned and min_percent}
+    return describe_gate(thresholds) if thresholds else None
 
 
 def _estimate(inference: Inference) -> Estimate | None:
-    found = forecast_plan(inference)
-    return found.estimate if found else None
+    forecast = forecast_plan(inference)
+    return forecast.estimate if forecast else None
 
 
 def _explain_problem(verb: str, problem: Problem, inference: Inference) -> str:
@@ -90,23 +90,24 @@ def _explain_problem(verb: str, problem: Problem, inference: Inference) -> str:
     )
 
 
-def _shortfall_sentence(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
+def _shortfall_sentence(inference: Inference, estimate: Estimate, *, at_best: bool) -> str | None:
     """Return a clause for each phase that cannot reach its threshold, and the remedy, or None if all phases can."""
     readiness = inference.spec.readiness
     phases = (
-        ("prompt", found.prompt, readiness.min_captured_prompt_percent),
-        ("decode", found.decode, readiness.min_captured_decode_percent),
+        ("prompt", estimate.prompt, readiness.min_captured_prompt_percent),
+        ("decode", estimate.decode, readiness.min_captured_decode_percent),
     )
-    short = [
+    clauses = [
         clause
-        for phase, bounds, least in phases
-        if bounds is not None and (clause := _shortfall_clause(phase, bounds, least, at_best=at_best))
+        for phase, bounds, min_percent in phases
+        if bounds is not None and (clause := _shortfall_clause(phase, bounds, min_percent, at_best=at_best))
     ]
-    if not short:
+    if not clauses:
         return None
     advice = "raise spec.warmup.graphMemoryPercent, plan fewer buckets, or lower the percentages in spec.readiness"
     return (
-        f"spec.readiness {' and '.join(short)}. To make the graphs fit, {advice}. {_forecast_command_hint(inference)}."
+        f"spec.readiness {' and '.join(clauses)}. To make the graphs fit, {advice}. "
+        f"{_forecast_command_hint(inference)}."
     )
 
 
@@ -117,9 +118,12 @@ def _forecast_command_hint(inference: Inference) -> str:
     return f"`{command}` finds the smallest change"
 
 
-def _shortfall_clause(phase: str, bounds: GraphBounds, least: int, *, at_best: bool) -> str | None:
-    count = bounds.at_best if at_best else bounds.expected
-    if reaches_percent(count, bounds.planned, least) is not False:
+def _shortfall_clause(phase: str, bounds: GraphBounds, min_percent: int, *, at_best: bool) -> str | None:
+    graph_count = bounds.at_best if at_best else bounds.expected
+    if reaches_percent(graph_count, bounds.planned, min_percent) is not False:
         return None
-    word, reach = "at most" if at_best else "about", percent(count, bounds.planned)
-    return f"requires {least} % of the {phase} graphs, but {word} {count} of {bounds.planned} ({reach} %) fit"
+    qualifier, reached_percent = "at most" if at_best else "about", percent(graph_count, bounds.planned)
+    return (
+        f"requires {min_percent} % of the {phase} graphs, but {qualifier} {graph_count} of {bounds.planned} "
+        f"({reached_percent} %) fit"
+    )

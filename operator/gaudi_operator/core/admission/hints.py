@@ -30,22 +30,22 @@ _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 def plan_hints(inference: Inference) -> tuple[str, ...]:
     """Return hints as sentences: about the execution mode of a stored revision, and about a vLLM engine."""
     spec = inference.spec
-    default = tuple(_execution_mode_hints(inference))
+    mode_hints = tuple(_execution_mode_hints(inference))
     if spec.engine.name is not EngineName.VLLM:
-        return default
-    on_card = () if runs_on_cpu(spec.accelerator) else (*_vision_hints(spec), *_validation_hints(inference))
-    return (*default, *_speculation_hints(spec), *on_card)
+        return mode_hints
+    card_hints = () if runs_on_cpu(spec.accelerator) else (*_vision_hints(spec), *_validation_hints(inference))
+    return (*mode_hints, *_speculation_hints(spec), *card_hints)
 
 
 def _execution_mode_hints(inference: Inference) -> Iterator[str]:
     """Yield a sentence if the default execution mode has changed and the next revision will use the new default."""
-    kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
-    if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
-        runs = spec_spelling(kept)
+    stored_mode, next_mode = inference.stored_mode, execution_mode(replace(inference, stored_mode=None))
+    if stored_mode is not None and inference.spec.engine.execution_mode is None and stored_mode is not next_mode:
+        mode_name = spec_spelling(stored_mode)
         yield (
-            f"spec.engine.executionMode is left out. The pods use {runs}, the default when their revision was "
-            f"created, but the next revision uses {spec_spelling(coming)}. To keep {runs}, set "
-            f"spec.engine.executionMode to {runs}. This restarts no pods."
+            f"spec.engine.executionMode is left out. The pods use {mode_name}, the default when their revision was "
+            f"created, but the next revision uses {spec_spelling(next_mode)}. To keep {mode_name}, set "
+            f"spec.engine.executionMode to {mode_name}. This restarts no pods."
         )
 
 
@@ -70,15 +70,15 @@ def _validation_hints(inference: Inference) -> Iterator[str]:
     model, card = _model_name(spec), spec.accelerator.generation.value
     if model is None:
         return
-    if last := last_supporting_release(model):
-        yield f"{model} cannot start: vLLM {last} is the last release that serves it. Choose another model."
+    if last_release := last_supporting_release(model):
+        yield f"{model} cannot start: vLLM {last_release} is the last release that serves it. Choose another model."
         return
-    published = validations_by_card(model)
-    if card in published:
-        yield from _difference_hints(inference, published[card])
+    validations = validations_by_card(model)
+    if card in validations:
+        yield from _difference_hints(inference, validations[card])
     else:
-        elsewhere = f"{', '.join(published)}, but not on {card}" if published else "no card"
-        yield f"{model} is published as validated on {elsewhere}. The model may still work on this card."
+        validated_cards = f"{', '.join(validations)}, but not on {card}" if validations else "no card"
+        yield f"{model} is published as validated on {validated_cards}. The model may still work on this card."
 
 
 def _model_name(spec: GaudiInferenceSpec) -> str | None:
@@ -90,20 +90,20 @@ def _model_name(spec: GaudiInferenceSpec) -> str | None:
     )
 
 
-def _difference_hints(inference: Inference, published: ValidatedModel) -> Iterator[str]:
+def _difference_hints(inference: Inference, validation: ValidatedModel) -> Iterator[str]:
     spec = inference.spec
-    by = "" if published.is_in_plugin_list else ", by a release before vLLM's plugin for Gaudi,"
-    about = f"{published.model} is published as validated on {published.card}{by} with"
-    if spec.parallelism.tensor not in published.tensor:
-        sizes = " or ".join(map(str, published.tensor))
-        yield f"{about} tensor parallel {sizes}, but spec.parallelism.tensor is {spec.parallelism.tensor}."
+    qualifier = "" if validation.is_in_plugin_list else ", by a release before vLLM's plugin for Gaudi,"
+    prefix = f"{validation.model} is published as validated on {validation.card}{qualifier} with"
+    if spec.parallelism.tensor not in validation.tensor_sizes:
+        sizes = " or ".join(map(str, validation.tensor_sizes))
+        yield f"{prefix} tensor parallel {sizes}, but spec.parallelism.tensor is {spec.parallelism.tensor}."
     datatype = _datatype(spec)
-    if datatype is not None and datatype not in published.datatypes:
-        yield f"{about} {' or '.join(published.datatypes)}, but this spec uses {datatype}."
+    if datatype is not None and datatype not in validation.datatypes:
+        yield f"{prefix} {' or '.join(validation.datatypes)}, but this spec uses {datatype}."
     if execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
-        for name, value in published.settings.items():
+        for name, value in validation.settings.items():
             if name not in spec.engine.settings:
-                yield f'{about} {name}: "{value}", but spec.engine.settings does not contain this setting.'
+                yield f'{prefix} {name}: "{value}", but spec.engine.settings does not contain this setting.'
 
 
 def _datatype(spec: GaudiInferenceSpec) -> str | None:

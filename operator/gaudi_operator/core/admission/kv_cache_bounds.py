@@ -23,11 +23,11 @@ def max_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of KV cache blocks that any model can use with this spec."""
     limits = plan_limits(spec)
     # Full sequences in all slots never use more than this number of blocks.
-    useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
+    useful_blocks = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
     budget = usable_bytes(spec)
     # The free memory of a card is unknown before a pod runs. Therefore use the total memory, which is an upper bound.
-    kept = _card_bytes(spec) if budget is None else budget * (1 - spec.warmup.graph_memory_percent / 100)
-    return min(MOST_KV_BLOCKS, useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
+    cache_bytes = _card_bytes(spec) if budget is None else budget * (1 - spec.warmup.graph_memory_percent / 100)
+    return min(MOST_KV_BLOCKS, useful_blocks, int(cache_bytes) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
 
 
 def _card_bytes(spec: GaudiInferenceSpec) -> int:
@@ -42,8 +42,8 @@ def min_device_memory(spec: GaudiInferenceSpec) -> int:
     The result is at most MOST_MEMORY.
     """
     utilization = spec.engine.device_memory_utilization_percent / 100
-    kept = utilization * (1 - spec.warmup.graph_memory_percent / 100)
-    return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept))
+    cache_share = utilization * (1 - spec.warmup.graph_memory_percent / 100)
+    return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / cache_share))
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:

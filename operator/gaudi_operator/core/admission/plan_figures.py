@@ -26,16 +26,16 @@ LEAST_BYTES_PER_INPUT = 4
 class AdmissionFigures:
     """The plan figures that admission checks.
 
-    `prompt` and `decode` are bucket counts. `least_graph_bytes` is the size of the smallest graphs that meet the
-    thresholds. `within` is the number of prompt buckets within the token limit of a graph. `unindexable` is the prompt
-    bucket whose attention bias is too large for the index of the kernel, or None. If there are several such buckets, it
-    is the one with the largest bias.
+    `prompt` and `decode` are bucket counts. `min_graph_bytes` is the size of the smallest graphs that meet the
+    thresholds. `prompts_within_limit` is the number of prompt buckets within the token limit of a graph. `unindexable`
+    is the prompt bucket whose attention bias is too large for the index of the kernel, or None. If there are several
+    such buckets, it is the one with the largest bias.
     """
 
     prompt: int
     decode: int
-    least_graph_bytes: int
-    within: int
+    min_graph_bytes: int
+    prompts_within_limit: int
     unindexable: Bucket | None
 
 
@@ -60,24 +60,24 @@ class AdmissionFiguresQuestion(PlanQuestion[AdmissionFigures]):
 
     def answer(self) -> AdmissionFigures:
         """Compute the plan and its figures."""
-        plan, block = kept_plan(self.policy, self.limits, self.kv_blocks), self.limits.block_size
-        least = _least_graph_bytes(plan.prompt, self.prompt_percent)
+        plan, block_size = kept_plan(self.policy, self.limits, self.kv_blocks), self.limits.block_size
+        prompt_bytes = _least_graph_bytes(plan.prompt, self.prompt_percent)
         return AdmissionFigures(
             prompt=len(plan.prompt),
             decode=len(plan.decode),
-            least_graph_bytes=least + _least_graph_bytes(plan.decode, self.decode_percent),
-            within=sum(
-                each.batch_size * (each.query_len + each.num_blocks * block) <= self.graph_tokens
-                for each in plan.prompt
+            min_graph_bytes=prompt_bytes + _least_graph_bytes(plan.decode, self.decode_percent),
+            prompts_within_limit=sum(
+                bucket.batch_size * (bucket.query_len + bucket.num_blocks * block_size) <= self.graph_tokens
+                for bucket in plan.prompt
             ),
-            unindexable=largest_unindexable(plan.prompt, block, self.attention),
+            unindexable=largest_unindexable(plan.prompt, block_size, self.attention),
         )
 
 
 def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
-    needed = ceil(len(buckets) * percent / 100)
-    sizes = sorted(bucket.batch_size * bucket.query_len for bucket in buckets)
-    return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])
+    graph_count = ceil(len(buckets) * percent / 100)
+    input_counts = sorted(bucket.batch_size * bucket.query_len for bucket in buckets)
+    return LEAST_BYTES_PER_INPUT * sum(input_counts[:graph_count])
 
 
 @cache_on_inference
@@ -85,14 +85,14 @@ def admission_figures(inference: Inference) -> AdmissionFigures:
     """Return the plan figures that admission checks, for the largest plan that the spec can have.
 
     Raises PlanImpossible with the planner's message, without a full stop, if there is no plan. Also raises
-    PlanTooExpensive and Unanswered.
+    PlanTooExpensive and AnswerNotComputed.
     """
     return inference.answers.get(_figures_question(inference))
 
 
 def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
     spec = inference.spec
-    limits, readiness, most = plan_limits(spec), spec.readiness, spec.warmup.max_graph_tokens
+    limits, readiness, max_graph_tokens = plan_limits(spec), spec.readiness, spec.warmup.max_graph_tokens
     return AdmissionFiguresQuestion(
         bucket_policy(spec),
         limits,
@@ -100,7 +100,7 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
         readiness.min_captured_prompt_percent,
         readiness.min_captured_decode_percent,
         # By default, vLLM's plugin captures no graph that has more tokens than one step may have.
-        most or limits.max_num_batched_tokens,
+        max_graph_tokens or limits.max_num_batched_tokens,
         card_attention(inference),
     )
 

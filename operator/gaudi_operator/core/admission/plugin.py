@@ -30,26 +30,26 @@ _LEAST_SLICED = 1024
 def check_attention_slicing(inference: Inference) -> Problem | None:
     """Refuse plans whose sliced attention the plugin rejects at load time (padding-aware buckets of long prompts)."""
     spec, limits = inference.spec, plan_limits(inference.spec)
-    settings, tokens = {**plain_variables(spec), **spec.engine.settings}, limits.max_num_batched_tokens
+    settings, max_tokens = {**plain_variables(spec), **spec.engine.settings}, limits.max_num_batched_tokens
     if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
         return None
-    said, padding = settings.get(SLICES_FROM), spec.bucketing.prompt.query.pad_max
-    threshold = slicing_threshold(settings, tokens)
-    least = max(_LEAST_SLICED, limits.block_size + 1)
-    switch = f"or set spec.engine.settings {SLICING} to false"
-    if threshold < least:
-        where = f"spec.engine.settings {SLICES_FROM}" if said else "spec.engine.maxNumBatchedTokens"
+    setting, pad_max = settings.get(SLICES_FROM), spec.bucketing.prompt.query.pad_max
+    threshold = slicing_threshold(settings, max_tokens)
+    min_threshold = max(_LEAST_SLICED, limits.block_size + 1)
+    alternative = f"or set spec.engine.settings {SLICING} to false"
+    if threshold < min_threshold:
+        spec_field = f"spec.engine.settings {SLICES_FROM}" if setting else "spec.engine.maxNumBatchedTokens"
         return Problem(
             "PlanImpossible",
-            f"{where} is {threshold}, but must be at least {least}. With strategy PaddingAware, vLLM's plugin splits "
-            f"attention from this length on. Raise the value, {switch}.",
+            f"{spec_field} is {threshold}, but must be at least {min_threshold}. With strategy PaddingAware, "
+            f"vLLM's plugin splits attention from this length on. Raise the value, {alternative}.",
         )
-    if (ceil(tokens / 4) if padding is None else padding) < limits.block_size:
+    if (ceil(max_tokens / 4) if pad_max is None else pad_max) < limits.block_size:
         return Problem(
             "PlanImpossible",
             "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
             f"{limits.block_size}. vLLM's plugin splits attention by padMax and would not load. Raise padMax, "
-            f"{switch}.",
+            f"{alternative}.",
         )
     return None
 
@@ -59,8 +59,8 @@ def check_attention_computable(inference: Inference) -> Problem | None:
     attention = card_attention(inference)
     if attention is None or (bucket := admission_figures(inference).unindexable) is None:
         return None
-    why = why_not_indexable(bucket, runtime_config(inference), attention, "spec.")
-    return Problem("PlanImpossible", f"spec.bucketing: {why}.")
+    reason = why_not_indexable(bucket, runtime_config(inference), attention, "spec.")
+    return Problem("PlanImpossible", f"spec.bucketing: {reason}.")
 
 
 def fields_ignored_by_plugin(inference: Inference) -> Iterator[str]:
@@ -77,32 +77,32 @@ def fields_ignored_by_plugin(inference: Inference) -> Iterator[str]:
 def check_default_token_limit(inference: Inference) -> Problem | None:
     """Refuse thresholds that are unreachable because of the plugin's default token limit for graphs."""
     spec = inference.spec
-    asked = captures_graphs(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
-    if not asked or spec.warmup.max_graph_tokens is not None:
+    requires_graphs = captures_graphs(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
+    if not requires_graphs or spec.warmup.max_graph_tokens is not None:
         return None
-    limit = plan_limits(spec).max_num_batched_tokens
-    sentence = why_too_few_graphs(inference, f"is left out, so the limit is maxNumBatchedTokens {limit}, which")
+    max_tokens = plan_limits(spec).max_num_batched_tokens
+    sentence = why_too_few_graphs(inference, f"is left out, so the limit is maxNumBatchedTokens {max_tokens}, which")
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
-def why_too_few_graphs(inference: Inference, said: str) -> str | None:
+def why_too_few_graphs(inference: Inference, limit_origin: str) -> str | None:
     """Return why too few prompt buckets are small enough for graphs to meet the threshold, or None.
 
-    `said` describes the origin of the token limit. The plugin counts all tokens of a padded batch, including cached
-    context.
+    `limit_origin` describes the origin of the token limit. The plugin counts all tokens of a padded batch, including
+    cached context.
     """
     spec = inference.spec
     if not runs_vllm_on_card(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
     # The caller has already called check_plan_possible(), so this call cannot raise PlanImpossible.
     plan, percent = admission_figures(inference), spec.readiness.min_captured_prompt_percent
-    most = 100 * plan.within // plan.prompt
-    if most >= percent:
+    max_percent = 100 * plan.prompts_within_limit // plan.prompt
+    if max_percent >= percent:
         return None
     return (
-        f"spec.warmup.maxGraphTokens {said} leaves {plan.prompt - plan.within} of "
+        f"spec.warmup.maxGraphTokens {limit_origin} leaves {plan.prompt - plan.prompts_within_limit} of "
         f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness requires {percent} % of prompt "
-        f"graphs. Raise maxGraphTokens, or lower spec.readiness.minCapturedPromptPercent to {most}."
+        f"graphs. Raise maxGraphTokens, or lower spec.readiness.minCapturedPromptPercent to {max_percent}."
     )
 
 

@@ -108,43 +108,43 @@ def _unrendered_fields(spec: Object) -> Iterator[str]:
         yield "spec.automountServiceAccountToken"
     if not _is_unprivileged(_get_object(spec, "securityContext")):
         yield "spec.securityContext"
-    folders = list[str]()
+    host_volume_names = list[str]()
     for volume in spec.get("volumes", ()):
         yield from _unknown_fields("spec.volumes", volume, VOLUME_FIELDS)
         for source in _get_objects(_get_object(volume, "projected"), "sources"):
             yield from _unknown_fields("spec.volumes.projected", source, PROJECTED_FIELDS)
         if "hostPath" in volume:
-            folders.append(volume["name"])
+            host_volume_names.append(volume["name"])
         # If `hostPath.type` is set, the kubelet may create the folder on the node.
         if _get_object(volume, "hostPath").get("type"):
             yield "spec.volumes.hostPath.type"
-    for where in ("containers", "initContainers"):
-        for each in spec.get(where, ()):
-            yield from _unrendered_container_fields(f"spec.{where}", each, folders)
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field, ()):
+            yield from _unrendered_container_fields(f"spec.{field}", container, host_volume_names)
 
 
-def _unrendered_container_fields(where: str, container: Object, folders: list[str]) -> Iterator[str]:
-    yield from _unknown_fields(where, container, CONTAINER_FIELDS)
+def _unrendered_container_fields(path: str, container: Object, host_volume_names: list[str]) -> Iterator[str]:
+    yield from _unknown_fields(path, container, CONTAINER_FIELDS)
     if not _has_rendered_security(_get_object(container, "securityContext"), container["name"]):
-        yield f"{where}.securityContext"
+        yield f"{path}.securityContext"
     for port in _get_objects(container, "ports"):
-        yield from _unknown_fields(f"{where}.ports", port, PORT_FIELDS)
+        yield from _unknown_fields(f"{path}.ports", port, PORT_FIELDS)
     for name in ("livenessProbe", "readinessProbe"):
-        yield from _unknown_fields(f"{where}.{name}", _get_object(container, name), PROBE_FIELDS)
+        yield from _unknown_fields(f"{path}.{name}", _get_object(container, name), PROBE_FIELDS)
         # With `host`, a pod could make the kubelet send requests to any host that the node can reach.
         if "host" in _get_object(_get_object(container, name), "httpGet"):
-            yield f"{where}.{name}.httpGet.host"
+            yield f"{path}.{name}.httpGet.host"
     hook = _get_object(container, "lifecycle")
-    yield from _unknown_fields(f"{where}.lifecycle", hook, frozenset({"preStop"}))
-    yield from _unknown_fields(f"{where}.lifecycle.preStop", _get_object(hook, "preStop"), frozenset({"exec"}))
+    yield from _unknown_fields(f"{path}.lifecycle", hook, frozenset({"preStop"}))
+    yield from _unknown_fields(f"{path}.lifecycle.preStop", _get_object(hook, "preStop"), frozenset({"exec"}))
     for mount in _get_objects(container, "volumeMounts"):
-        yield from _unknown_fields(f"{where}.volumeMounts", mount, MOUNT_FIELDS)
-        if mount.get("name") in folders and mount.get("readOnly") is not True:
-            yield f"{where}.volumeMounts.readOnly"
-    for amounts in ("limits", "requests"):
-        for name, amount in _get_object(_get_object(container, "resources"), amounts).items():
-            if is_device(name) and parse_device_count(amount) is None:
-                yield f"{where}.resources.{amounts}"
+        yield from _unknown_fields(f"{path}.volumeMounts", mount, MOUNT_FIELDS)
+        if mount.get("name") in host_volume_names and mount.get("readOnly") is not True:
+            yield f"{path}.volumeMounts.readOnly"
+    for section in ("limits", "requests"):
+        for name, quantity in _get_object(_get_object(container, "resources"), section).items():
+            if is_device(name) and parse_device_count(quantity) is None:
+                yield f"{path}.resources.{section}"
 
 
 def is_device(resource: str) -> bool:
@@ -155,16 +155,16 @@ def is_device(resource: str) -> bool:
     return "/" in resource
 
 
-def parse_device_count(amount: object) -> int | None:
+def parse_device_count(quantity: object) -> int | None:
     """Return the number of devices in a resource field of a pod template, or None if it is not a valid number."""
-    number = parse_int32(str(amount))
+    number = parse_int32(str(quantity))
     return None if number is None or number < 0 else number
 
 
-def _unknown_fields(where: str, found: Object, known: frozenset[str]) -> Iterator[str]:
+def _unknown_fields(path: str, parent: Object, known_fields: frozenset[str]) -> Iterator[str]:
     # Users choose the names of unknown fields. Condition messages repeat only names that consist of letters.
-    strange = (name if fullmatch("[A-Za-z]{1,64}", name) else "?" for name in found if name not in known)
-    return (f"{where}.{name}" for name in strange)
+    unknown_names = (name if fullmatch("[A-Za-z]{1,64}", name) else "?" for name in parent if name not in known_fields)
+    return (f"{path}.{name}" for name in unknown_names)
 
 
 def _is_unprivileged(security: Object) -> bool:
@@ -174,29 +174,29 @@ def _is_unprivileged(security: Object) -> bool:
         security.keys() <= POD_SECURITY_FIELDS
         and security.get("runAsNonRoot") is True
         and security.get("seccompProfile") == {"type": "RuntimeDefault"}
-        and all(isinstance(each, int) and each > 0 for each in (*ids, *groups))
+        and all(isinstance(number, int) and number > 0 for number in (*ids, *groups))
     )
 
 
-def _has_rendered_security(security: Object, name: str) -> bool:
+def _has_rendered_security(security: Object, container_name: str) -> bool:
     capabilities = _get_object(security, "capabilities")
-    may_add = [each.value for each in Capability] if name == CONTAINER else []
-    added = capabilities.get("add", [])
+    allowed_capabilities = [capability.value for capability in Capability] if container_name == CONTAINER else []
+    added_capabilities = capabilities.get("add", [])
     return (
         security.keys() <= RIGHTS_FIELDS
         and security.get("allowPrivilegeEscalation") is False
         and security.get("readOnlyRootFilesystem") is True
         and capabilities.get("drop") == ["ALL"]
-        and isinstance(added, list)
-        and all(each in may_add for each in added)
+        and isinstance(added_capabilities, list)
+        and all(capability in allowed_capabilities for capability in added_capabilities)
     )
 
 
-def _get_object(holder: Object, name: str) -> Object:
-    found = holder.get(name)
-    return found if isinstance(found, Mapping) else {}
+def _get_object(parent: Object, name: str) -> Object:
+    value = parent.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
-def _get_objects(holder: Object, name: str) -> list[Object]:
-    found = holder.get(name)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+def _get_objects(parent: Object, name: str) -> list[Object]:
+    value = parent.get(name)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

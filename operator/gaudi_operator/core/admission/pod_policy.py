@@ -68,18 +68,23 @@ class PodPolicy:
         return next(self._violations(revision, views), None)
 
     def _violations(self, revision: Revision, views: list[PodTemplateView]) -> Iterator[Problem]:
-        name, limits = self.platform.name, self.platform.limits
+        class_name, limits = self.platform.name, self.platform.limits
         for view in views:
             yield from _host_path_violations(view, self)
-        for where, why in revision_limit_violations(self.spec, revision, views, limits, self.account):
-            yield Problem(FORBIDDEN, f"{where} {why}, a limit of class {name}. Change the field, or use another class.")
+        for spec_field, reason in revision_limit_violations(self.spec, revision, views, limits, self.account):
+            yield Problem(
+                FORBIDDEN,
+                f"{spec_field} {reason}, a limit of class {class_name}. Change the field, or use another class.",
+            )
         for view in views:
-            for where, why in _unpermitted_settings(view, self.platform.permissions):
-                if self.platform.says:
-                    advice = f"class {name} does not allow this. Remove the setting, or use another class"
-                    yield Problem(FORBIDDEN, f"{where} {why}, but {advice}.")
+            for spec_field, reason in _unpermitted_settings(view, self.platform.permissions):
+                if self.platform.spec:
+                    advice = f"class {class_name} does not allow this. Remove the setting, or use another class"
+                    yield Problem(FORBIDDEN, f"{spec_field} {reason}, but {advice}.")
                 else:
-                    yield Problem("NeedsClass", f"{where} {why}. Remove the setting, or use a class that allows it.")
+                    yield Problem(
+                        "NeedsClass", f"{spec_field} {reason}. Remove the setting, or use a class that allows it."
+                    )
 
 
 REFUSED_TEMPLATE = "PodTemplateNotAllowed"
@@ -87,21 +92,21 @@ _DELETE = "Delete its ControllerRevision, so that the operator renders a new tem
 
 
 def _host_path_violations(view: PodTemplateView, policy: PodPolicy) -> Iterator[Problem]:
-    here = [each for each in policy.host_paths if not each.namespaces or policy.namespace in each.namespaces]
-    mounted = list(view.host_paths)
-    groups = {DEFAULT_USER}
-    for where, path in mounted:
-        leave = [each for each in here if is_path_inside(path, each.prefix)]
-        if not leave:
+    entries = [entry for entry in policy.host_paths if not entry.namespaces or policy.namespace in entry.namespaces]
+    mounts = list(view.host_paths)
+    allowed_groups = {DEFAULT_USER}
+    for spec_field, path in mounts:
+        matching_entries = [entry for entry in entries if is_path_inside(path, entry.prefix)]
+        if not matching_entries:
             yield Problem(
                 "HostPathNotAllowed",
-                f"{where} {path} is not allowed by this installation in namespace {policy.namespace}. Use "
+                f"{spec_field} {path} is not allowed by this installation in namespace {policy.namespace}. Use "
                 "persistentVolumeClaim or ociImage, or install the operator with an entry for this path in "
                 "allowHostPath.",
             )
-        groups |= {group for each in leave for group in each.groups}
-    if mounted and (wrong := _group_fault(view.spec.security_context, groups)):
-        yield Problem("HostPathNotAllowed", f"spec.pod: {wrong} in a pod that mounts a folder of the node. {_FIXED}.")
+        allowed_groups |= {group for entry in matching_entries for group in entry.groups}
+    if mounts and (fault := _group_fault(view.spec.security_context, allowed_groups)):
+        yield Problem("HostPathNotAllowed", f"spec.pod: {fault} in a pod that mounts a folder of the node. {_FIXED}.")
 
 
 _FIXED = (
@@ -110,21 +115,21 @@ _FIXED = (
 )
 
 
-def _group_fault(security: PodSecurityContext, allowed: set[int]) -> str | None:
+def _group_fault(security: PodSecurityContext, allowed_groups: set[int]) -> str | None:
     if security.run_as_group is None:
         return "userFromCluster is not allowed"
     for group in (security.run_as_group, security.fs_group):
-        if group is not None and group not in allowed:
+        if group is not None and group not in allowed_groups:
             return f"group {group} is not allowed"
-    wrong = next((group for group in security.supplemental_groups if group not in allowed), None)
-    return None if wrong is None else f"supplementalGroups {wrong} is not allowed"
+    forbidden_group = next((group for group in security.supplemental_groups if group not in allowed_groups), None)
+    return None if forbidden_group is None else f"supplementalGroups {forbidden_group} is not allowed"
 
 
 def is_controlling_annotation(annotation: str) -> bool:
     """Return True if node agents, sandboxes or networks read this pod annotation."""
     domain = annotation.partition("/")[0]
-    below = any(domain == each or domain.endswith(f".{each}") for each in FOREIGN_DOMAINS)
-    return below or annotation.startswith(FOREIGN_STARTS)
+    is_foreign = any(domain == parent or domain.endswith(f".{parent}") for parent in FOREIGN_DOMAINS)
+    return is_foreign or annotation.startswith(FOREIGN_STARTS)
 
 
 def is_unsafe_variable(name: str) -> bool:
@@ -135,25 +140,25 @@ def is_unsafe_variable(name: str) -> bool:
 def _unpermitted_settings(view: PodTemplateView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
     """Yield (field of the spec, reason) of settings that need permission from a class but are not in its lists."""
     spec = view.spec
-    annotations = limits.annotation_prefixes or ()
+    allowed_prefixes = limits.annotation_prefixes or ()
     for annotation in view.user_annotations:
-        if is_controlling_annotation(annotation) and not annotation.startswith(annotations):
+        if is_controlling_annotation(annotation) and not annotation.startswith(allowed_prefixes):
             yield f"spec.pod.annotations {annotation}", CONTROLS_POD
     priority = spec.priority_class_name
     if priority.startswith(SYSTEM_PRIORITY) and priority not in (limits.priority_classes or ()):
         yield f"spec.pod.priorityClassName {priority}", EVICTS
-    control_plane = CONTROL_PLANE - set(limits.tolerations or ())
+    control_plane_keys = CONTROL_PLANE - set(limits.tolerations or ())
     for toleration in spec.tolerations:
         if not toleration.key:
             yield "spec.pod.tolerations without a key", ALLOWS_CONTROL_PLANE
-        elif toleration.key in control_plane:
+        elif toleration.key in control_plane_keys:
             yield f"spec.pod.tolerations {toleration.key}", ALLOWS_CONTROL_PLANE
-    for label in sorted(spec.node_selector.keys() & control_plane):
+    for label in sorted(spec.node_selector.keys() & control_plane_keys):
         yield f"spec.pod.nodeSelector {label}", ALLOWS_CONTROL_PLANE
-    for each in spec.affinity.node_affinity.requirements:
-        if each.key in control_plane and each.operator in PLACING:
-            yield f"spec.pod.affinity {each.key}", ALLOWS_CONTROL_PLANE
-    for where, name in view.variables:
-        listed = any(matches_name_pattern(name, each) for each in limits.environment_variables or ())
-        if is_unsafe_variable(name) and not listed:
-            yield f"{where} {name}", LOADS_CODE
+    for requirement in spec.affinity.node_affinity.requirements:
+        if requirement.key in control_plane_keys and requirement.operator in PLACING:
+            yield f"spec.pod.affinity {requirement.key}", ALLOWS_CONTROL_PLANE
+    for spec_field, name in view.variables:
+        is_listed = any(matches_name_pattern(name, pattern) for pattern in limits.environment_variables or ())
+        if is_unsafe_variable(name) and not is_listed:
+            yield f"{spec_field} {name}", LOADS_CODE

@@ -86,8 +86,8 @@ class _NodeAffinity(TolerantModel):
         """The label requirements on nodes, both required and preferred."""
         for term in self.required_during_scheduling_ignored_during_execution.node_selector_terms:
             yield from term.match_expressions
-        for each in self.preferred_during_scheduling_ignored_during_execution:
-            yield from each.preference.match_expressions
+        for preferred_term in self.preferred_during_scheduling_ignored_during_execution:
+            yield from preferred_term.preference.match_expressions
 
 
 class _Affinity(TolerantModel):
@@ -140,15 +140,16 @@ class PodTemplateView(TolerantModel):
     @property
     def user_annotations(self) -> Iterator[str]:
         """The keys of the annotations that users set, without the operator's annotations."""
-        return (each for each in self.metadata.annotations if not each.startswith(f"{GROUP}/"))
+        return (annotation for annotation in self.metadata.annotations if not annotation.startswith(f"{GROUP}/"))
 
     @property
     def images(self) -> Iterator[tuple[str, str]]:
         """The images of all containers and volumes, as (field of the spec, image)."""
-        for each in self.spec.containers:
-            yield "spec.server.image" if each.name == CONTAINER else f"container {each.name}: image", each.image
-        for each in self.spec.init_containers:
-            yield f"spec.pod.{_spec_field(each)} {each.name}: image", each.image
+        for container in self.spec.containers:
+            spec_field = "spec.server.image" if container.name == CONTAINER else f"container {container.name}: image"
+            yield spec_field, container.image
+        for container in self.spec.init_containers:
+            yield f"spec.pod.{_spec_field(container)} {container.name}: image", container.image
         for volume in self.spec.volumes:
             if volume.image:
                 yield _OF_VOLUMES.get(volume.name, "spec.model.adapters.source.ociImage"), volume.image.reference
@@ -156,47 +157,47 @@ class PodTemplateView(TolerantModel):
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
         """The variables of all containers, as (field of the spec, name). The variable that hides cards is left out."""
-        for each in self.spec.containers:
-            where = "spec.engine.env" if each.name == CONTAINER else f"container {each.name}"
-            yield from ((where, variable.name) for variable in each.env if not _hides_cards(variable))
-        for each in self.spec.init_containers:
-            where = f"spec.pod.{_spec_field(each)} {each.name}: env"
-            yield from ((where, variable.name) for variable in each.env if not _hides_cards(variable))
+        for container in self.spec.containers:
+            spec_field = "spec.engine.env" if container.name == CONTAINER else f"container {container.name}"
+            yield from ((spec_field, variable.name) for variable in container.env if not _hides_cards(variable))
+        for container in self.spec.init_containers:
+            spec_field = f"spec.pod.{_spec_field(container)} {container.name}: env"
+            yield from ((spec_field, variable.name) for variable in container.env if not _hides_cards(variable))
 
     @property
     def card_count(self) -> int:
         """The number of devices that a pod of this template requests."""
-        containers = (each.resources for each in (*self.spec.containers, *self.spec.init_containers))
+        resources = (container.resources for container in (*self.spec.containers, *self.spec.init_containers))
         # Kubernetes requires the limit and the request of a device to be equal, so count each device once.
-        amounts = ({**each.requests, **each.limits}.items() for each in containers)
-        return sum(parse_device_count(amount) or 0 for each in amounts for name, amount in each if is_device(name))
+        amounts = ({**resource.requests, **resource.limits}.items() for resource in resources)
+        return sum(parse_device_count(amount) or 0 for items in amounts for name, amount in items if is_device(name))
 
     @property
     def claim_templates(self) -> Iterator[str]:
         """The names of the ResourceClaimTemplates or ResourceClaims that provide devices."""
         keys = ("resourceClaimTemplateName", "resourceClaimName")
-        return (str(each[key]) for each in self.spec.resource_claims for key in keys if key in each)
+        return (str(claim[key]) for claim in self.spec.resource_claims for key in keys if key in claim)
 
     @property
     def model_sources(self) -> Iterator[tuple[str, str]]:
         """The volumes that contain a model or an adapter, as (field of the spec, kind of source)."""
         for volume in self.spec.volumes:
-            where = "adapters.source" if volume.name.startswith("adapter-") else "source"
-            if volume.name == "model" or where == "adapters.source":
+            model_field = "adapters.source" if volume.name.startswith("adapter-") else "source"
+            if volume.name == "model" or model_field == "adapters.source":
                 kinds = {
                     "hostPath": volume.host_path,
                     "ociImage": volume.image,
                     "persistentVolumeClaim": volume.persistent_volume_claim,
                 }
-                yield from ((where, kind) for kind, found in kinds.items() if found is not None)
+                yield from ((model_field, kind) for kind, volume_source in kinds.items() if volume_source is not None)
 
     @property
     def host_paths(self) -> Iterator[tuple[str, str]]:
         """The node folders that the pod mounts, as (field of the spec, folder)."""
-        for each in self.spec.volumes:
-            if each.host_path:
-                where = "adapters.source" if each.name.startswith("adapter-") else "source"
-                yield f"spec.model.{where}.hostPath", each.host_path.path
+        for volume in self.spec.volumes:
+            if volume.host_path:
+                model_field = "adapters.source" if volume.name.startswith("adapter-") else "source"
+                yield f"spec.model.{model_field}.hostPath", volume.host_path.path
 
 
 def is_path_inside(path: str, prefix: str) -> bool:
@@ -204,5 +205,5 @@ def is_path_inside(path: str, prefix: str) -> bool:
     if not path.startswith("/") or ".." in path.split("/"):
         return False
     # POSIX gives two leading slashes a special meaning, so normpath keeps them. Reduce them to one slash.
-    found, above = ("/" + normpath(each).lstrip("/") for each in (path, prefix))
-    return found == above or found.startswith(f"{above.rstrip('/')}/")
+    folder, parent = ("/" + normpath(raw_path).lstrip("/") for raw_path in (path, prefix))
+    return folder == parent or folder.startswith(f"{parent.rstrip('/')}/")

@@ -48,13 +48,13 @@ def template_limit_violations(
     resource.
     """
     spec = view.spec
-    for where, image in view.images:
-        if limits.images is not None and not any(has_image_prefix(image, each) for each in limits.images):
-            yield f"{where} {image}", _not_allowed_reason("images", limits.images)
-    for where, path in view.host_paths:
-        if limits.host_paths is not None and not any(is_path_inside(path, each) for each in limits.host_paths):
-            yield f"{where} {path}", _not_allowed_reason("hostPaths", limits.host_paths)
-    names = (
+    for spec_field, image in view.images:
+        if limits.images is not None and not any(has_image_prefix(image, prefix) for prefix in limits.images):
+            yield f"{spec_field} {image}", _not_allowed_reason("images", limits.images)
+    for spec_field, path in view.host_paths:
+        if limits.host_paths is not None and not any(is_path_inside(path, prefix) for prefix in limits.host_paths):
+            yield f"{spec_field} {path}", _not_allowed_reason("hostPaths", limits.host_paths)
+    name_limits = (
         ("priorityClassName", spec.priority_class_name, "priorityClasses", limits.priority_classes),
         ("runtimeClassName", spec.runtime_class_name, "runtimeClasses", limits.runtime_classes),
         (
@@ -64,9 +64,9 @@ def template_limit_violations(
             limits.service_accounts,
         ),
     )
-    for field, name, limit, allowed in names:
-        if name and allowed is not None and name not in allowed:
-            yield f"spec.pod.{field} {name}", _not_allowed_reason(limit, allowed)
+    for field, name, limit_name, allowed_names in name_limits:
+        if name and allowed_names is not None and name not in allowed_names:
+            yield f"spec.pod.{field} {name}", _not_allowed_reason(limit_name, allowed_names)
     for label, value in limits.node_selector.items():
         if spec.node_selector.get(label) != value:
             yield f"spec.pod.nodeSelector {label}", f'must have the value "{value}" (limits.nodeSelector)'
@@ -80,15 +80,15 @@ def template_limit_violations(
                 _not_allowed_reason("annotationPrefixes", limits.annotation_prefixes),
             )
     if limits.environment_variables is not None:
-        for where, name in _user_variables(view, inputs):
-            if not any(matches_name_pattern(name, each) for each in limits.environment_variables):
-                yield f"{where} {name}", _not_allowed_reason("environmentVariables", limits.environment_variables)
+        for spec_field, name in _user_variables(view, inputs):
+            if not any(matches_name_pattern(name, pattern) for pattern in limits.environment_variables):
+                yield f"{spec_field} {name}", _not_allowed_reason("environmentVariables", limits.environment_variables)
     if limits.api_key_required and not _has_api_key(view):
         yield "spec.server.apiKeySecretRef", "must be set (limits.apiKeyRequired)"
 
 
-def _not_allowed_reason(limit: str, allowed: Iterable[str]) -> str:
-    return f"is not an allowed value (limits.{limit}: {', '.join(allowed) or 'none'})"
+def _not_allowed_reason(limit_name: str, allowed_values: Iterable[str]) -> str:
+    return f"is not an allowed value (limits.{limit_name}: {', '.join(allowed_values) or 'none'})"
 
 
 def has_image_prefix(image: str, prefix: str) -> bool:
@@ -105,16 +105,16 @@ def matches_name_pattern(variable: str, pattern: str) -> bool:
 def _user_variables(view: PodTemplateView, inputs: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield (field of the spec, name) of each variable that a user sets, even if it also has an operator default."""
     engine = _get_section(inputs, "engine")
-    theirs = {each.get("name") for each in _get_list(engine, "env") if isinstance(each, dict)}
-    for where, name in view.variables:
-        ours = where == "spec.engine.env" and (name in OWN_VARIABLES or name in knobs())
-        if not ours or name in theirs:
-            yield where, name
+    user_names = {variable.get("name") for variable in _get_list(engine, "env") if isinstance(variable, dict)}
+    for spec_field, name in view.variables:
+        is_default = spec_field == "spec.engine.env" and (name in OWN_VARIABLES or name in knobs())
+        if not is_default or name in user_names:
+            yield spec_field, name
 
 
 def _has_api_key(view: PodTemplateView) -> bool:
-    runtime = [each for each in view.spec.containers if each.name == CONTAINER]
-    return any(variable.name == API_KEY_VARIABLE for each in runtime for variable in each.env)
+    runtime_containers = [container for container in view.spec.containers if container.name == CONTAINER]
+    return any(variable.name == API_KEY_VARIABLE for container in runtime_containers for variable in container.env)
 
 
 _SOURCES = {
@@ -143,33 +143,36 @@ def engine_limit_violations(
         if limits.extra_arguments is not None and name.startswith("--") and name not in limits.extra_arguments:
             yield f"spec.engine.extraArgs {name}", _not_allowed_reason("extraArguments", limits.extra_arguments)
     for settings in (_get_section(engine, "settings"), config.engine.settings):
-        trusted = settings.get("--trust-remote-code")
-        if not limits.trust_remote_code and trusted is not None and str(trusted).lower() != "false":
+        trust_remote_code = settings.get("--trust-remote-code")
+        if not limits.trust_remote_code and trust_remote_code is not None and str(trust_remote_code).lower() != "false":
             yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
-    for stall in (
+    for stall_timeout in (
         _get_section(revision.inputs, "warmup").get("stallTimeoutSeconds"),
         config.serving.stall_timeout_seconds,
     ):
-        most = limits.max_stall_timeout_seconds
-        if most is not None and isinstance(stall, int) and stall > most:
+        max_timeout = limits.max_stall_timeout_seconds
+        if max_timeout is not None and isinstance(stall_timeout, int) and stall_timeout > max_timeout:
             yield (
-                f"spec.warmup.stallTimeoutSeconds {stall}",
-                f"is above {most} (limits.maxStallTimeoutSeconds)",
+                f"spec.warmup.stallTimeoutSeconds {stall_timeout}",
+                f"is above {max_timeout} (limits.maxStallTimeoutSeconds)",
             )
-    mounted = (each for view in views for each in view.model_sources)
-    for where, kind in (
+    mounted_sources = (source for view in views for source in view.model_sources)
+    for model_field, kind in (
         *_model_sources(_get_section(revision.inputs, "model")),
-        *mounted,
+        *mounted_sources,
         *config.model.fetched_sources,
     ):
         if limits.model_sources is not None and _SOURCES.get(kind) not in limits.model_sources:
-            yield f"spec.model.{where}.{kind}", _not_allowed_reason("modelSources", limits.model_sources)
+            yield f"spec.model.{model_field}.{kind}", _not_allowed_reason("modelSources", limits.model_sources)
 
 
 def _model_sources(model: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield (field below spec.model, kind of source) of the model and its adapters, from the inputs of a revision."""
-    for where, holder in (("source", model), *(("adapters.source", each) for each in _get_list(model, "adapters"))):
-        yield from ((where, kind) for kind in _get_section(holder, "source"))
+    for model_field, parent in (
+        ("source", model),
+        *(("adapters.source", adapter) for adapter in _get_list(model, "adapters")),
+    ):
+        yield from ((model_field, kind) for kind in _get_section(parent, "source"))
 
 
 class _Engine(TolerantModel):
@@ -189,7 +192,7 @@ class _Model(_HubModel):
         """Yield (field below spec.model, kind of source) of each model that the runtime fetches."""
         if self.hub is not None:
             yield "source", "huggingFace"
-        yield from (("adapters.source", "huggingFace") for each in self.adapters if each.hub is not None)
+        yield from (("adapters.source", "huggingFace") for adapter in self.adapters if adapter.hub is not None)
 
 
 class _Serving(TolerantModel):
@@ -204,14 +207,14 @@ class _Config(TolerantModel):
     serving: _Serving = _Serving()
 
 
-def _get_section(holder: object, name: str) -> Mapping[str, Any]:
-    found = holder.get(name) if isinstance(holder, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def _get_section(parent: object, name: str) -> Mapping[str, Any]:
+    value = parent.get(name) if isinstance(parent, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
-def _get_list(holder: Mapping[str, Any], name: str) -> list[Any]:
-    found = holder.get(name)
-    return found if isinstance(found, list) else []
+def _get_list(parent: Mapping[str, Any], name: str) -> list[Any]:
+    value = parent.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _cards_per_replica(revision: Revision, views: Sequence[PodTemplateView]) -> int:
@@ -226,23 +229,23 @@ def count_limit_violations(
     spec: GaudiInferenceSpec, revision: Revision, views: Sequence[PodTemplateView], limits: ClassLimits
 ) -> Iterator[Finding]:
     """Yield the counts of a revision that exceed the limits of its class: replicas, autoscaler and claim templates."""
-    cards = _cards_per_replica(revision, views)
-    for template in (each for view in views for each in view.claim_templates):
+    cards_per_replica = _cards_per_replica(revision, views)
+    for template in (claim_template for view in views for claim_template in view.claim_templates):
         if limits.max_cards is not None:
             yield (
                 f"spec.accelerator.resourceClaimTemplateName {template}",
                 "may request any number of cards, which limits.maxCards forbids",
             )
-    asked = [("spec.replicas", spec.replicas)]
+    replica_counts = [("spec.replicas", spec.replicas)]
     if spec.autoscaling:
-        asked.append(("spec.autoscaling.maxReplicas", spec.autoscaling.max_replicas))
-    for where, replicas in asked:
+        replica_counts.append(("spec.autoscaling.maxReplicas", spec.autoscaling.max_replicas))
+    for spec_field, replicas in replica_counts:
         if limits.max_replicas is not None and replicas > limits.max_replicas:
-            yield f"{where} {replicas}", f"is above {limits.max_replicas} (limits.maxReplicas)"
-        if limits.max_cards is not None and replicas * cards > limits.max_cards:
+            yield f"{spec_field} {replicas}", f"is above {limits.max_replicas} (limits.maxReplicas)"
+        if limits.max_cards is not None and replicas * cards_per_replica > limits.max_cards:
             yield (
-                f"{where} {replicas}",
-                f"needs {replicas * cards} cards, but the maximum is {limits.max_cards} (limits.maxCards)",
+                f"{spec_field} {replicas}",
+                f"needs {replicas * cards_per_replica} cards, but the maximum is {limits.max_cards} (limits.maxCards)",
             )
 
 
@@ -251,8 +254,9 @@ def max_allowed_replicas(revision: Revision, limits: ClassLimits) -> int | None:
     if limits.max_cards is None:
         return limits.max_replicas
     try:
-        cards = _cards_per_replica(revision, [PodTemplateView.model_validate(each) for each in revision.templates])
+        views = [PodTemplateView.model_validate(template) for template in revision.templates]
+        cards_per_replica = _cards_per_replica(revision, views)
     except ValidationError:
         return 0  # pod_policy.py refuses its template
-    by_cards = limits.max_cards // cards if cards else None
-    return min((each for each in (limits.max_replicas, by_cards) if each is not None), default=None)
+    replica_limit = limits.max_cards // cards_per_replica if cards_per_replica else None
+    return min((limit for limit in (limits.max_replicas, replica_limit) if limit is not None), default=None)

@@ -25,10 +25,10 @@ class PlanForecast:
     `estimate` is None if the spec has no target.
     """
 
-    prompt: int
-    decode: int
+    prompt_buckets: int
+    decode_buckets: int
     kv_blocks: int
-    uncovered: PlanCoverage
+    plan_coverage: PlanCoverage
     estimate: Estimate | None
 
 
@@ -39,7 +39,7 @@ def forecast_plan(
 
     Without measured blocks, the forecast is for the estimated or the maximum number. `block_size` is the measured
     number of tokens per block, if any. Returns None if no plan is possible or the plan is too expensive. Raises
-    Unanswered.
+    AnswerNotComputed.
     """
     with suppress(PlanTooExpensive):
         return cached_forecast(inference, measured_blocks, block_size)
@@ -68,8 +68,8 @@ def forecast_question(
     )
     # The cache of answers replaces long texts in the fields of a question by digests. Therefore the policy, which has
     # such texts, is a field of its own.
-    rest = replace(inputs, policy=BucketPolicy())
-    return ForecastQuestion(inputs.policy, rest, forecast_target(spec), max_kv_blocks(spec))
+    other_inputs = replace(inputs, policy=BucketPolicy())
+    return ForecastQuestion(inputs.policy, other_inputs, forecast_target(spec), max_kv_blocks(spec))
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,17 @@ class ForecastQuestion(PlanQuestion[PlanForecast | None]):
     policy: BucketPolicy
     inputs: ForecastInputs
     target: ForecastTarget | None
-    most_blocks: int
+    max_blocks: int
 
     def answer(self) -> PlanForecast | None:
         """Compute the estimate, the plan, and the gaps between the buckets of the plan."""
         inputs = replace(self.inputs, policy=self.policy)
-        found = estimate_plan(inputs, self.target) if self.target else None
-        estimated = found.kv_blocks if found else 0
-        for blocks in (inputs.kv_blocks or estimated, self.most_blocks):
+        estimate = estimate_plan(inputs, self.target) if self.target else None
+        estimated_blocks = estimate.kv_blocks if estimate else 0
+        for blocks in (inputs.kv_blocks or estimated_blocks, self.max_blocks):
             # The estimate may be too low for any bucket. Then use the upper bound, because a pod may find more blocks.
             with suppress(PlanImpossible):
                 plan = kept_plan(inputs.policy, inputs.limits, blocks)
-                gaps = plan_coverage(plan, inputs.limits, blocks)
-                return PlanForecast(len(plan.prompt), len(plan.decode), blocks, gaps, found)
+                coverage = plan_coverage(plan, inputs.limits, blocks)
+                return PlanForecast(len(plan.prompt), len(plan.decode), blocks, coverage, estimate)
         return None

@@ -23,8 +23,8 @@ from gaudi_runtime.errors import Problem
 class LimitViolation:
     """A field of the spec that exceeds a class limit, with the reason and the kind of the affected child object."""
 
-    where: str
-    why: str
+    field: str
+    reason: str
     kind: str | None = None
 
 
@@ -33,21 +33,24 @@ def spec_limit_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iter
     yield from _client_violations(spec.network_access, limits)
     yield from _service_violations(spec, limits)
     yield from _recipe_pvc_violations(spec, limits)
-    surge = resolve_pod_count(spec.rollout.max_surge, _max_requested_replicas(spec), round_up=True)
-    if limits.max_surge is not None and surge > limits.max_surge:
-        yield LimitViolation(f"spec.rollout.maxSurge {surge}", f"is above {limits.max_surge} (limits.maxSurge)")
+    max_surge = resolve_pod_count(spec.rollout.max_surge, _max_requested_replicas(spec), round_up=True)
+    if limits.max_surge is not None and max_surge > limits.max_surge:
+        yield LimitViolation(f"spec.rollout.maxSurge {max_surge}", f"is above {limits.max_surge} (limits.maxSurge)")
 
 
 def first_limit_violation(spec: GaudiInferenceSpec, platform: ResolvedClass) -> Problem | None:
     """Return the first field of the spec that exceeds the limits of its class or, without a class, the defaults."""
-    found = next(spec_limit_violations(spec, platform.limits), None)
-    if found is None:
+    violation = next(spec_limit_violations(spec, platform.limits), None)
+    if violation is None:
         return None
-    if platform.says is None:
-        return Problem("NeedsClass", f"{found.where} {found.why}. Remove the setting, or use a class that allows it.")
+    if platform.spec is None:
+        return Problem(
+            "NeedsClass", f"{violation.field} {violation.reason}. Remove the setting, or use a class that allows it."
+        )
     return Problem(
         FORBIDDEN,
-        f"{found.where} {found.why}, a limit of class {platform.name}. Change the field, or use another class.",
+        f"{violation.field} {violation.reason}, a limit of class {platform.name}. Change the field, or use "
+        "another class.",
     )
 
 
@@ -57,22 +60,22 @@ def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inferenc
     Only the spec fields for Service, clients and PVC are changed. Live children of the returned kinds stay unchanged.
     """
     spec = inference.spec
-    kinds = frozenset(each.kind for each in spec_limit_violations(spec, limits) if each.kind)
+    kinds = frozenset(violation.kind for violation in spec_limit_violations(spec, limits) if violation.kind)
     if not kinds:
         return inference, kinds
-    changed: dict[str, object] = {}
+    changes: dict[str, object] = {}
     if "NetworkPolicy" in kinds:
-        changed["network_access"] = NetworkAccess()
+        changes["network_access"] = NetworkAccess()
     if "Service" in kinds:
         annotations = {
             key: value for key, value in spec.service.annotations.items() if _annotation_is_allowed(key, limits)
         }
-        changed["service"] = spec.service.model_copy(
+        changes["service"] = spec.service.model_copy(
             update={"type": ServiceType.CLUSTER_IP, "annotations": annotations}
         )
     if "PersistentVolumeClaim" in kinds:
-        changed["recipe_cache"] = spec.recipe_cache.model_copy(update={"size": limits.max_recipe_cache_size})
-    return replace(inference, spec=spec.model_copy(update=changed)), kinds
+        changes["recipe_cache"] = spec.recipe_cache.model_copy(update={"size": limits.max_recipe_cache_size})
+    return replace(inference, spec=spec.model_copy(update=changes)), kinds
 
 
 def _max_requested_replicas(spec: GaudiInferenceSpec) -> int:
@@ -86,13 +89,13 @@ _OPEN = "lets every namespace reach the model port (limits.allowAllClients)"
 def _client_violations(access: NetworkAccess, limits: ClassLimits) -> Iterator[LimitViolation]:
     if limits.allow_all_clients:
         return
-    asked = {
+    settings = {
         "allowAllClients true": access.allow_all_clients,
         "enabled false": not access.enabled,
         "clients": any(map(_matches_all_clients, access.clients or ())),
     }
-    for field, opens in asked.items():
-        if opens:
+    for field, is_open in settings.items():
+        if is_open:
             yield LimitViolation(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy")
 
 
@@ -103,8 +106,8 @@ def _matches_all_clients(client: NetworkClient) -> bool:
     selector = client.namespace_selector
     if selector is None:
         return False
-    named = any(each.operator is SelectorOperator.IN for each in selector.match_expressions)
-    return not selector.match_labels and not named
+    selects_names = any(expression.operator is SelectorOperator.IN for expression in selector.match_expressions)
+    return not selector.match_labels and not selects_names
 
 
 def _service_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
@@ -116,8 +119,8 @@ def _service_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterat
     for key in service.annotations:
         if not _annotation_is_allowed(key, limits):
             prefixes = limits.service_annotation_prefixes or ()
-            why = _not_allowed_reason("serviceAnnotationPrefixes", prefixes)
-            yield LimitViolation(f"spec.service.annotations {key}", why, "Service")
+            reason = _not_allowed_reason("serviceAnnotationPrefixes", prefixes)
+            yield LimitViolation(f"spec.service.annotations {key}", reason, "Service")
 
 
 def _annotation_is_allowed(key: str, limits: ClassLimits) -> bool:
@@ -126,12 +129,12 @@ def _annotation_is_allowed(key: str, limits: ClassLimits) -> bool:
 
 
 def _recipe_pvc_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
-    cache, most = spec.recipe_cache, limits.max_recipe_cache_size
-    made = cache.enabled and not cache.existing_claim
-    if made and most is not None and parse_quantity(cache.size) > parse_quantity(most):
-        why = f"is above {most} (limits.maxRecipeCacheSize)"
-        yield LimitViolation(f"spec.recipeCache.size {cache.size}", why, "PersistentVolumeClaim")
+    cache, max_size = spec.recipe_cache, limits.max_recipe_cache_size
+    creates_pvc = cache.enabled and not cache.existing_claim
+    if creates_pvc and max_size is not None and parse_quantity(cache.size) > parse_quantity(max_size):
+        reason = f"is above {max_size} (limits.maxRecipeCacheSize)"
+        yield LimitViolation(f"spec.recipeCache.size {cache.size}", reason, "PersistentVolumeClaim")
 
 
-def _not_allowed_reason(limit: str, allowed: tuple[str, ...]) -> str:
-    return f"is not an allowed value (limits.{limit}: {', '.join(allowed) or 'none'})"
+def _not_allowed_reason(limit: str, allowed_values: tuple[str, ...]) -> str:
+    return f"is not an allowed value (limits.{limit}: {', '.join(allowed_values) or 'none'})"

@@ -18,26 +18,26 @@ _SETTING = f"spec.engine.settings {SETTING}"
 def check_speculation(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse speculative decoding that has no planned buckets or that vLLM's plugin cannot run correctly."""
     spec = inference.spec
-    asked = read_speculation(spec.engine.settings)
-    if asked is None or spec.engine.name is not EngineName.VLLM:
+    speculation = read_speculation(spec.engine.settings)
+    if speculation is None or spec.engine.name is not EngineName.VLLM:
         return None
     if runs_on_cpu(spec.accelerator):
         return Problem(
             "NotBuilt",
             f"{_SETTING} is not implemented in this release for spec.accelerator.generation: none. Remove the setting.",
         )
-    if asked.method != NGRAM:
+    if speculation.method != NGRAM:
         return Problem(
             "NotBuilt",
-            f"{_SETTING}: method {asked.method} is not implemented in this release, because "
-            f"{why_method_refused(asked.method)}. Use method {NGRAM}.",
+            f"{_SETTING}: method {speculation.method} is not implemented in this release, because "
+            f"{why_method_refused(speculation.method)}. Use method {NGRAM}.",
         )
-    wrong = _speculation_fault(inference, asked)
-    return Problem("SettingsWrong", f"{_SETTING}: {wrong}") if wrong else None
+    fault = _speculation_fault(inference, speculation)
+    return Problem("SettingsWrong", f"{_SETTING}: {fault}") if fault else None
 
 
-def _speculation_fault(inference: Inference, asked: Speculation) -> str | None:
-    if asked.tokens is None or not 1 <= asked.tokens <= MOST_DRAFTS:
+def _speculation_fault(inference: Inference, speculation: Speculation) -> str | None:
+    if speculation.draft_tokens is None or not 1 <= speculation.draft_tokens <= MOST_DRAFTS:
         return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
     limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
@@ -47,11 +47,11 @@ def _speculation_fault(inference: Inference, asked: Speculation) -> str | None:
         )
     # One step must have room for a full prompt and for the draft tokens of all sequences. Otherwise the batch is
     # shortened and has shapes without a graph, and a step with a part of a prompt crashes the plugin's model runner.
-    least = limits.max_model_len + limits.max_num_seqs * (1 + asked.tokens)
-    if limits.max_num_batched_tokens < least:
+    min_tokens = limits.max_model_len + limits.max_num_seqs * (1 + speculation.draft_tokens)
+    if limits.max_num_batched_tokens < min_tokens:
         return (
-            f"spec.engine.maxNumBatchedTokens is {limits.max_num_batched_tokens}, but must be at least {least}. A "
-            f"step needs room for a prompt of maxModelLen tokens and for {1 + asked.tokens} tokens of each of "
-            "maxNumSeqs sequences."
+            f"spec.engine.maxNumBatchedTokens is {limits.max_num_batched_tokens}, but must be at least {min_tokens}. A "
+            f"step needs room for a prompt of maxModelLen tokens and for {1 + speculation.draft_tokens} tokens of each "
+            "of maxNumSeqs sequences."
         )
     return None

@@ -39,40 +39,43 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _back_off_writes(state, scaling)
-    inference, beyond = clamp_to_limits(state.inference, state.platform.limits)
-    limit = inference.spec.rollout.revision_history_limit
-    over = find_garbage(observed, current.name, state.stored, limit, state.stable_name)
-    running = running_revisions(current, state.stored, observed, over.in_use)
+    inference, clamped_kinds = clamp_to_limits(state.inference, state.platform.limits)
+    history_limit = inference.spec.rollout.revision_history_limit
+    garbage = find_garbage(observed, current.name, state.stored, history_limit, state.stable_name)
+    revisions = running_revisions(current, state.stored, observed, garbage.used_names)
     # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
     # on them.
-    kept = (each for each in state.revisions if each.name not in over.forgotten)
-    readers = recipe_config_maps(inference, running, kept)
-    needed = {*(each.config_map_name for each in running), *(each["metadata"]["name"] for each in readers)}
+    kept_revisions = (revision for revision in state.revisions if revision.name not in garbage.expired_names)
+    config_maps = recipe_config_maps(inference, revisions, kept_revisions)
+    needed_names = {
+        *(revision.config_map_name for revision in revisions),
+        *(config_map["metadata"]["name"] for config_map in config_maps),
+    }
     actions = [
-        *missing_writes([*readers, *_desired_children(inference, state, running, scaling)], observed.children),
-        *over.deletes,
-        *unread_config_maps(observed, needed),
-        *recipe_pvc_actions(inference, running, observed.pvcs),
+        *missing_writes([*config_maps, *_desired_children(inference, state, revisions, scaling)], observed.children),
+        *garbage.deletes,
+        *unread_config_maps(observed, needed_names),
+        *recipe_pvc_actions(inference, revisions, observed.pvcs),
         *_disabled_child_deletes(inference, observed),
     ]
-    return [each for each in actions if not _changes_live_child(beyond, each, observed)]
+    return [action for action in actions if not _changes_live_child(clamped_kinds, action, observed)]
 
 
 def _changes_live_child(kinds: Collection[str], action: Action, observed: Observed) -> bool:
     """Return True if the action changes a live child of these kinds."""
     if not isinstance(action, Apply) or action.manifest["kind"] not in kinds:
         return False
-    made = (action.manifest["kind"], action.manifest["metadata"]["name"])
-    return any((each["kind"], each["metadata"]["name"]) == made for each in (*observed.children, *observed.pvcs))
+    key = (action.manifest["kind"], action.manifest["metadata"]["name"])
+    return any((child["kind"], child["metadata"]["name"]) == key for child in (*observed.children, *observed.pvcs))
 
 
-def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
+def missing_writes(children: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
     """Return an Apply for each desired child whose live object is missing or differs.
 
-    `desired` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
+    `children` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
     """
-    live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
-    writes = [_child_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
+    live_objects = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in observed}
+    writes = [_child_write(child, live_objects.get((child["kind"], child["metadata"]["name"]))) for child in children]
     return [write for write in writes if write is not None]
 
 
@@ -82,15 +85,15 @@ def _child_write(child: Object, live: Manifest | None) -> Action | None:
     # The object is being deleted, so an apply would be lost. The next reconcile creates a new object.
     if "deletionTimestamp" in live["metadata"]:
         return None
-    compared = with_hashed_texts(child)
-    drift = drifted_field(compared, live)
-    if drift is None:
+    hashed_child = with_hashed_texts(child)
+    changed_field = drifted_field(hashed_child, live)
+    if changed_field is None:
         return None
-    if child.get("immutable") and drifted_field(compared["data"], live.get("data")):
+    if child.get("immutable") and drifted_field(hashed_child["data"], live.get("data")):
         return delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
     if _applied_hash(child) != _applied_hash(live):
         return Apply(child, "the desired content has changed")
-    return Apply(child, f"{drift} was changed by another client")
+    return Apply(child, f"{changed_field} was changed by another client")
 
 
 def with_hashed_texts(child: Object) -> Object:
@@ -106,42 +109,44 @@ def _applied_hash(manifest: Manifest) -> object:
 
 
 def _desired_children(
-    inference: Inference, state: State, running: Sequence[Revision], scaling: PlannedReplicas
+    inference: Inference, state: State, revisions: Sequence[Revision], scaling: PlannedReplicas
 ) -> list[Object]:
-    """Return the manifests of all desired children. `running` are the revisions whose pods must be able to start."""
+    """Return the manifests of all desired children. `revisions` are the revisions whose pods must be able to start."""
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
-        *(controller_revision(owner, each) for each in state.rollout.revisions_to_record),
-        *([service_account(owner)] if _uses_own_account(owner.name, running) else []),
-        *(runtime_config_map(owner, revision.config) for revision in running if revision.config),
+        *(controller_revision(owner, revision) for revision in state.rollout.revisions_to_record),
+        *([service_account(owner)] if _uses_own_account(owner.name, revisions) else []),
+        *(runtime_config_map(owner, revision.config) for revision in revisions if revision.config),
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
-        pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
+        pod_disruption_budget(inference, policy.replicas, policy.max_unavailable),
         service(inference),
         *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
-        *_desired_workloads(state, running, scaling),
+        *_desired_workloads(state, revisions, scaling),
     ]
     # Revisions that differ only in their pod template share a ConfigMap. The dictionary removes its duplicates.
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
-def _desired_workloads(state: State, running: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
-    after_back_off = _replicas_after_back_off(state, scaling)
-    for revision in running:
+def _desired_workloads(state: State, revisions: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
+    full_replicas = _replicas_after_back_off(state, scaling)
+    for revision in revisions:
         if revision.name in scaling.replicas:
-            why = state.rollout.in_place if revision.name == state.current_name else None
-            annotations = rollout_annotations(why, after_back_off.get(revision.name))
+            reason = state.rollout.in_place_reason if revision.name == state.current_name else None
+            annotations = rollout_annotations(reason, full_replicas.get(revision.name))
             yield _render_workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
 
 
 def _back_off_writes(state: State, scaling: PlannedReplicas) -> list[Action]:
     """Return the writes that lower replicas for back-offs, or restore them. Deleted revisions are included."""
-    live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
+    live_replicas = {
+        name: workload["spec"].get("replicas") for name, workload in live_workloads(state.observed).items()
+    }
     # Skip workloads that already have the right number of replicas. Their manifest is only a copy from the API server.
     changed = [
-        each
-        for each in revisions_with_workloads(state.stored, state.observed)
-        if scaling.replicas.get(each.name) != live[each.name]
+        revision
+        for revision in revisions_with_workloads(state.stored, state.observed)
+        if scaling.replicas.get(revision.name) != live_replicas[revision.name]
     ]
     return missing_writes(_desired_workloads(state, changed, scaling), state.observed.children)
 
@@ -151,9 +156,9 @@ def _replicas_after_back_off(state: State, scaling: PlannedReplicas) -> dict[str
 
     The rollout itself restores the replicas of the current revision.
     """
-    dropped = {state.current_name, *(each.name for each in state.revisions if each.failure)}
-    lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])
-    return {name: scaling.desired[name] for name in lowered if name not in dropped}
+    excluded = {state.current_name, *(revision.name for revision in state.revisions if revision.failure)}
+    lowered_names = (name for name, count in scaling.replicas.items() if count < scaling.full_replicas[name])
+    return {name: scaling.full_replicas[name] for name in lowered_names if name not in excluded}
 
 
 def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Action]:
@@ -161,8 +166,8 @@ def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Ac
     policies = () if spec.network_access.enabled else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
     return [
-        *(delete_child(each, "spec.networkAccess is switched off") for each in policies),
-        *(delete_child(each, "spec.autoscaling is left out") for each in autoscalers),
+        *(delete_child(policy, "spec.networkAccess is switched off") for policy in policies),
+        *(delete_child(autoscaler, "spec.autoscaling is left out") for autoscaler in autoscalers),
     ]
 
 
@@ -172,41 +177,48 @@ def _render_workload(owner: Identity, revision: Revision, replicas: int, annotat
     return replica_set(owner, revision.name, revision.template, replicas, annotations)
 
 
-def _uses_own_account(name: str, running: Iterable[Revision]) -> bool:
-    return any(_service_account_name(revision.template) == name for revision in running)
+def _uses_own_account(name: str, revisions: Iterable[Revision]) -> bool:
+    return any(_service_account_name(revision.template) == name for revision in revisions)
 
 
 def _service_account_name(template: Mapping[str, Any]) -> object:
     return template.get("spec", {}).get("serviceAccountName")
 
 
-def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
+def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
     """Return the writes and deletions of the recipe PVC. `pvcs` are the live PVCs.
 
     These actions follow all other writes. If a class or quota refuses them, running pods are not affected.
     """
-    name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
-    live = next((each for each in pvcs if each["metadata"]["name"] == name), None)
-    mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", name) for revision in running)
+    pvc_name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
+    live_pvc = next((pvc for pvc in pvcs if pvc["metadata"]["name"] == pvc_name), None)
+    is_mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", pvc_name) for revision in revisions)
     # Recreate a deleted PVC while revisions mount it, even if the cache is disabled. Otherwise their pods stay pending.
-    if (cache.enabled and not cache.existing_claim) or (mounted and live is None):
-        return missing_writes([recipe_pvc(inference.identity, cache, live)], pvcs)
-    if mounted or cache.retention_policy is RetentionPolicy.RETAIN:
+    if (cache.enabled and not cache.existing_claim) or (is_mounted and live_pvc is None):
+        return missing_writes([recipe_pvc(inference.identity, cache, live_pvc)], pvcs)
+    if is_mounted or cache.retention_policy is RetentionPolicy.RETAIN:
         return []
     # Keep a PVC without an owner reference. It was retained, possibly for a deleted resource of the same name.
-    metadata = [(each, each["metadata"]) for each in pvcs]
-    alive = [each for each, of in metadata if "deletionTimestamp" not in of and of.get("ownerReferences")]
-    return [delete_child(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
+    pvcs_and_metadata = [(pvc, pvc["metadata"]) for pvc in pvcs]
+    owned_pvcs = [
+        pvc
+        for pvc, pvc_metadata in pvcs_and_metadata
+        if "deletionTimestamp" not in pvc_metadata and pvc_metadata.get("ownerReferences")
+    ]
+    return [delete_child(pvc, "spec.recipeCache is switched off and no pod mounts it") for pvc in owned_pvcs]
 
 
-def recipe_config_maps(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
-    """Return the desired ConfigMap of `kept` revisions if pods of a `running` revision mount it, or no child."""
+def recipe_config_maps(
+    inference: Inference, running: Iterable[Revision], kept_revisions: Iterable[Revision]
+) -> list[Object]:
+    """Return the ConfigMap of `kept_revisions` if pods of a `running` revision mount it, or no child."""
     name = recipe_pvc_name(inference.identity)
-    read = any(_mounts(revision, "configMap", "name", name) for revision in running)
-    return [kept_revisions_config_map(inference.identity, (each.name for each in kept))] if read else []
+    is_mounted = any(_mounts(revision, "configMap", "name", name) for revision in running)
+    names = (revision.name for revision in kept_revisions)
+    return [kept_revisions_config_map(inference.identity, names)] if is_mounted else []
 
 
-def _mounts(revision: Revision, kind: str, key: str, name: str) -> bool:
+def _mounts(revision: Revision, source_kind: str, name_key: str, name: str) -> bool:
     """Return True if the revision's pods mount the object with this name."""
     volumes = revision.template.get("spec", {}).get("volumes", ())
-    return any((each.get(kind) or {}).get(key) == name for each in volumes)
+    return any((volume.get(source_kind) or {}).get(name_key) == name for volume in volumes)

@@ -57,15 +57,18 @@ def _sequence_drift(applied: Sequence[Any], live: object, path: tuple[str, ...])
         return None if not applied and live is None else ".".join(path)
     key = _merge_key(applied)
     if key is not None:
-        found = {entry.get(key): entry for entry in live if isinstance(entry, Mapping)}
-        pairs = [(entry, found.get(entry[key]), str(entry[key])) for entry in applied]
+        live_by_key = {entry.get(key): entry for entry in live if isinstance(entry, Mapping)}
+        entries = [(entry, live_by_key.get(entry[key]), str(entry[key])) for entry in applied]
     elif len(applied) != len(live):
         return ".".join(path)
     elif not any(isinstance(entry, Mapping) for entry in applied):
         return None if list(applied) == list(live) else ".".join(path)
     else:
-        pairs = [(mine, theirs, str(index)) for index, (mine, theirs) in enumerate(zip(applied, live, strict=True))]
-    drifts = (_find_drift(mine, theirs, (*path, label)) for mine, theirs, label in pairs)
+        entries = [
+            (applied_entry, live_entry, str(index))
+            for index, (applied_entry, live_entry) in enumerate(zip(applied, live, strict=True))
+        ]
+    drifts = (_find_drift(applied_entry, live_entry, (*path, label)) for applied_entry, live_entry, label in entries)
     return next((drift for drift in drifts if drift is not None), None)
 
 
@@ -82,8 +85,8 @@ def _is_unique_key(key: str, entries: Sequence[Any]) -> bool:
 
 def _is_same_quantity(applied: object, live: object, path: tuple[str, ...]) -> bool:
     """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and limits amounts to int64."""
-    amount = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
-    if not amount or not isinstance(applied, str) or not isinstance(live, str):
+    is_quantity = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
+    if not is_quantity or not isinstance(applied, str) or not isinstance(live, str):
         return False
     try:
         return min(parse_quantity(applied), _LARGEST_INT64) == min(parse_quantity(live), _LARGEST_INT64)

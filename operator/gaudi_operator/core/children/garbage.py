@@ -16,12 +16,12 @@ from gaudi_operator.core.rollout.revision import Revision
 class Garbage:
     """The deletions of unused workloads and ControllerRevisions, and the names of the affected revisions.
 
-    `in_use` are the revisions that must stay. `forgotten` are the revisions that are deleted.
+    `used_names` belong to revisions that must stay, `expired_names` to revisions that are deleted.
     """
 
     deletes: list[Delete]
-    in_use: set[str]
-    forgotten: set[str]
+    used_names: set[str]
+    expired_names: set[str]
 
 
 def find_garbage(
@@ -33,30 +33,30 @@ def find_garbage(
     count. They are deleted with their workload, and the status keeps the last error (rollout/backoff.py). `stored` is
     sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
     """
-    in_use = {current, *(_revision_name(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
-    in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
+    used_names = {current, *(_revision_name(pod) for pod in (*observed.pods, *observed.workers) if not _has_ended(pod))}
+    used_names |= {revision_of(workload) for workload in observed.workloads if full_replicas(workload)}
     # Keep the stable revision regardless of its age, because a failed rollout returns to it.
-    history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
-    forgotten = set(history[history_limit:])
-    done = (each for each in observed.workloads if revision_of(each) not in in_use)
-    old = (each for each in observed.revisions if _revision_name(each) in forgotten)
+    unused_names = [revision.name for revision in stored if revision.name not in {*used_names, stable}]
+    expired_names = set(unused_names[history_limit:])
+    unused_workloads = (workload for workload in observed.workloads if revision_of(workload) not in used_names)
+    expired_revisions = (revision for revision in observed.revisions if _revision_name(revision) in expired_names)
     deletes = [
-        *_deletes(done, "its revision was replaced and has no pods"),
-        *_deletes(old, "the history of revisions is full"),
+        *_deletes(unused_workloads, "its revision was replaced and has no pods"),
+        *_deletes(expired_revisions, "the history of revisions is full"),
     ]
-    return Garbage(deletes, in_use, forgotten)
+    return Garbage(deletes, used_names, expired_names)
 
 
-def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:
-    """Return the deletions of all ConfigMaps whose names are not in `needed`."""
-    unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
+def unread_config_maps(observed: Observed, needed_names: Collection[str | None]) -> list[Delete]:
+    """Return the deletions of all ConfigMaps whose names are not in `needed_names`."""
+    unread = (config_map for config_map in observed.config_maps if config_map["metadata"]["name"] not in needed_names)
     return _deletes(unread, "no pod uses it")
 
 
-def delete_child(live: Manifest, reason: str) -> Delete:
+def delete_child(child: Manifest, reason: str) -> Delete:
     """Return the deletion of one observed child."""
-    metadata = live["metadata"]
-    return Delete(live["apiVersion"], live["kind"], metadata["name"], metadata["uid"], reason)
+    metadata = child["metadata"]
+    return Delete(child["apiVersion"], child["kind"], metadata["name"], metadata["uid"], reason)
 
 
 def _has_ended(pod: Manifest) -> bool:
@@ -64,7 +64,7 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
-    return [delete_child(each, reason) for each in objects if "deletionTimestamp" not in each["metadata"]]
+    return [delete_child(child, reason) for child in objects if "deletionTimestamp" not in child["metadata"]]
 
 
 def _revision_name(manifest: Manifest) -> str:

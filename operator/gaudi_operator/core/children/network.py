@@ -23,14 +23,14 @@ from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 @cache_on_inference
 def service(inference: Inference) -> Object:
     """Build the Service of the resource. It publishes only the model port."""
-    owner, desired = inference.identity, inference.spec.service
-    port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
+    owner, service_spec = inference.identity, inference.spec.service
+    port = {"name": MODEL_PORT_NAME, "port": service_spec.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
     if inference.spec.server.tls_secret_name:
         port["appProtocol"] = "https"  # gateways and meshes read this field, not the name of the port
-    spec = {"type": desired.type.value, "selector": traffic_labels(inference), "ports": [port]}
+    spec = {"type": service_spec.type.value, "selector": traffic_labels(inference), "ports": [port]}
     manifest = child_manifest("v1", "Service", owner.name, owner, {"spec": spec})
-    if desired.annotations:
-        metadata = {**manifest["metadata"], "annotations": dict(desired.annotations)}
+    if service_spec.annotations:
+        metadata = {**manifest["metadata"], "annotations": dict(service_spec.annotations)}
         return add_applied_hash({**manifest, "metadata": metadata})
     return manifest
 
@@ -83,19 +83,19 @@ def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[
     access = inference.spec.network_access
     if access.allow_all_clients:
         # External clients have addresses that no pod or namespace selector matches, so do not restrict the source.
-        outside = inference.spec.service.type is not ServiceType.CLUSTER_IP
-        return [{"ports": ports} if outside else {"from": [{"namespaceSelector": {}}], "ports": ports}]
+        is_external = inference.spec.service.type is not ServiceType.CLUSTER_IP
+        return [{"ports": ports} if is_external else {"from": [{"namespaceSelector": {}}], "ports": ports}]
     if access.clients is None:
         return [{"from": [{"podSelector": {}}, *map(_peer, defaults.gateways_from)], "ports": ports}]
-    return [{"from": [_peer(each) for each in access.clients], "ports": ports}] if access.clients else []
+    return [{"from": [_peer(client) for client in access.clients], "ports": ports}] if access.clients else []
 
 
 def _peer(client: NetworkClient) -> Object:
     if client.ip_block:
         return {"ipBlock": dump_non_defaults(client.ip_block)}
-    pods, namespaces = client.pod_selector, client.namespace_selector
-    found = {"podSelector": pods, "namespaceSelector": namespaces}
-    return {name: dump_non_defaults(selector) for name, selector in found.items() if selector is not None}
+    pod_selector, namespace_selector = client.pod_selector, client.namespace_selector
+    selectors = {"podSelector": pod_selector, "namespaceSelector": namespace_selector}
+    return {name: dump_non_defaults(selector) for name, selector in selectors.items() if selector is not None}
 
 
 def _port(name: str) -> Object:

@@ -16,8 +16,8 @@ from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 
 
-def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
-    """Return the budget for all pods of a resource. `max_unavailable` of the `desired` replicas may be missing.
+def pod_disruption_budget(inference: Inference, replicas: int, max_unavailable: int) -> Object:
+    """Return the budget for all pods of a resource. `max_unavailable` of the `replicas` may be missing.
 
     The budget sets minAvailable. With maxUnavailable, Kubernetes would use the current size of the ReplicaSets, which
     is too low while pods are replaced in place.
@@ -26,19 +26,19 @@ def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: i
     """
     owner = inference.identity
     spec = {
-        "minAvailable": _min_available_pods(desired - max(1, max_unavailable), inference.spec.parallelism.nodes),
+        "minAvailable": _min_available_pods(replicas - max(1, max_unavailable), inference.spec.parallelism.nodes),
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     return child_manifest("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
 
 
-def _min_available_pods(replicas: int, pods: int) -> int:
-    """Return the minimum number of ready pods that keeps `replicas` groups complete. A group has `pods` pods.
+def _min_available_pods(replicas: int, group_size: int) -> int:
+    """Return the minimum number of ready pods that keeps `replicas` groups complete. A group has `group_size` pods.
 
     Evicting one pod ends its whole group. With a lower minimum, the next eviction could end another required group.
     """
-    return (replicas + 1) * pods - 1 if replicas > 0 else 0
+    return (replicas + 1) * group_size - 1 if replicas > 0 else 0
 
 
 METRIC = "gaudi_requests_running"
@@ -51,16 +51,16 @@ LEAST_WINDOW, MOST_WINDOW = 300, 3600
 """Bounds of the default stabilization window for scale-down, in seconds: the default and the maximum of Kubernetes."""
 
 
-def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window: int) -> Object:
-    """Build the autoscaler of the resource. `window` is the default of scaleDown.stabilizationWindowSeconds."""
+def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window_seconds: int) -> Object:
+    """Build the autoscaler of the resource. `window_seconds` is the default of scaleDown.stabilizationWindowSeconds."""
     owner, behavior = inference.identity, dump_non_defaults(autoscaling.behavior)
-    metrics = [dump_non_defaults(each) for each in autoscaling.metrics]
+    metrics = [dump_non_defaults(metric) for metric in autoscaling.metrics]
     spec = {
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
         "minReplicas": autoscaling.min_replicas,
         "maxReplicas": autoscaling.max_replicas,
         "metrics": metrics or [_running_requests_metric(inference.spec.engine.max_num_seqs)],
-        "behavior": {**behavior, "scaleDown": {_WINDOW: window, **behavior.get("scaleDown", {})}},
+        "behavior": {**behavior, "scaleDown": {_WINDOW: window_seconds, **behavior.get("scaleDown", {})}},
     }
     return child_manifest("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
 
@@ -68,8 +68,8 @@ def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, wi
 _WINDOW = "stabilizationWindowSeconds"
 
 
-def _running_requests_metric(most: int) -> Object:
-    target = {"type": "AverageValue", "averageValue": str(max(1, most * TARGET_PERCENT // 100))}
+def _running_requests_metric(max_num_seqs: int) -> Object:
+    target = {"type": "AverageValue", "averageValue": str(max(1, max_num_seqs * TARGET_PERCENT // 100))}
     return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
 
 
@@ -84,5 +84,5 @@ def scale_down_window(state: State) -> int:
         seconds: float = plan.warmup_seconds
     else:
         reports = (pod.report for pod in state.active_pods if pod.report)
-        seconds = max((each.elapsed_seconds for each in reports if each.phase in WARMED_UP_PHASES), default=0)
+        seconds = max((report.elapsed_seconds for report in reports if report.phase in WARMED_UP_PHASES), default=0)
     return min(max(LEAST_WINDOW, 60 * ceil(seconds / 60)), MOST_WINDOW)

@@ -43,15 +43,15 @@ def replica_set(
     return child_manifest("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
 
 
-def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
+def rollout_annotations(in_place_reason: str | None, full_replicas: int | None) -> dict[str, str]:
     """Return the annotations of a workload that store its rollout state.
 
-    `in_place` is the reason why the rollout replaces pods in place (rollout/room.py). `desired` is the number of
-    replicas to restore after a back-off (rollout/backoff.py).
+    `in_place_reason` is the reason why the rollout replaces pods in place (rollout/room.py). `full_replicas` is the
+    number of replicas to restore after a back-off (rollout/backoff.py).
     """
     return {
-        **({IN_PLACE_ANNOTATION: in_place} if in_place else {}),
-        **({} if desired is None else {DESIRED_ANNOTATION: str(desired)}),
+        **({IN_PLACE_ANNOTATION: in_place_reason} if in_place_reason else {}),
+        **({} if full_replicas is None else {DESIRED_ANNOTATION: str(full_replicas)}),
     }
 
 
@@ -67,13 +67,13 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annota
     """
     if revision.group is None:
         raise ValueError(f"revision {revision.name} is no group")
-    templates = {
+    group_template = {
         "size": revision.group.size,
         "leaderTemplate": revision.template,
-        "workerTemplate": revision.group.worker,
+        "workerTemplate": revision.group.worker_template,
         # Do not use RecreateGroupOnPodRestart, because it recreates a failing group without a back-off.
         "restartPolicy": "None",
     }
-    spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": templates}
+    spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": group_template}
     name = workload_name(owner, revision.name)
     return child_manifest(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)

@@ -56,44 +56,44 @@ def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
 
 def gate_status(pod: Mapping[str, Any]) -> str | None:
     """Return the status of the gate in a pod's manifest, or None if the gate was never written."""
-    known = _find_gate_condition(pod)
-    return str(known["status"]) if known else None
+    condition = _find_gate_condition(pod)
+    return str(condition["status"]) if condition else None
 
 
 def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return all conditions of a pod's manifest except the gate condition. Other writers own these conditions."""
-    return [each for each in (pod.get("status") or {}).get("conditions") or () if each["type"] != GATE]
+    return [condition for condition in (pod.get("status") or {}).get("conditions") or () if condition["type"] != GATE]
 
 
 def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
     """Return the gate condition to write. `pod` is the manifest of the pod, or empty if the manifest is unknown."""
-    known = _find_gate_condition(pod)
-    found = _condition_after_write(read_condition(known) if known else None, gate, now)
+    previous = _find_gate_condition(pod)
+    condition = _condition_after_write(read_condition(previous) if previous else None, gate, now)
     return {
         "type": GATE,
-        "status": "True" if found.true else "False",
-        "reason": found.reason,
-        "message": found.message,
-        "lastTransitionTime": format_timestamp(found.since or now),
+        "status": "True" if condition.is_true else "False",
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": format_timestamp(condition.since or now),
     }
 
 
 def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
     """Return the pods with the state after `gates` are written, for the rest of the reconcile."""
-    written = {gate.uid: gate for gate in gates}
-    found = ((pod, written.get(pod.uid)) for pod in pods)
+    gates_by_uid = {gate.uid: gate for gate in gates}
+    pods_and_gates = ((pod, gates_by_uid.get(pod.uid)) for pod in pods)
     return tuple(
         replace(pod, conditions={**pod.conditions, GATE: _condition_after_write(pod.gate, gate, now)}) if gate else pod
-        for pod, gate in found
+        for pod, gate in pods_and_gates
     )
 
 
-def _condition_after_write(known: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
+def _condition_after_write(previous: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
     """Return the gate condition after the write. Its transition time changes only if its status changes."""
-    since = known.since if known is not None and known.true == gate.open else None
+    since = previous.since if previous is not None and previous.is_true == gate.open else None
     return PodCondition(gate.open, gate.reason, make_one_line(gate.message), since or now.replace(microsecond=0))
 
 
 def _find_gate_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == GATE), None)
+    return next((condition for condition in conditions if condition["type"] == GATE), None)

@@ -29,16 +29,16 @@ def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetG
     if not pod.is_active:
         return None
     if pod.report is not None and pod.container is not None:
-        missing = explain_shortfall(pod.report, readiness)
-        if missing is None and _has_just_closed(pod, deadlines):
+        shortfall = explain_shortfall(pod.report, readiness)
+        if shortfall is None and _has_just_closed(pod, deadlines):
             return None
-        if missing is None:
+        if shortfall is None:
             return _open_gate(
                 pod, JudgedInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness
             )
-        return _close_gate(pod, *missing) if pod.is_gate_open else None
-    if pod.is_gate_open and (lost := _explain_lost_container(pod)):
-        return _close_gate(pod, *lost)
+        return _close_gate(pod, *shortfall) if pod.is_gate_open else None
+    if pod.is_gate_open and (explanation := _explain_lost_container(pod)):
+        return _close_gate(pod, *explanation)
     return None
 
 
@@ -53,15 +53,15 @@ def _open_gate(pod: PodView, record: JudgedInstance, readiness: Readiness) -> Se
     if pod.is_gate_open and judged_instance(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
-    missing = shortfalls(pod.report, readiness)
-    reason = BELOW_THRESHOLD if missing else WARMED_UP
-    found = (
-        f"Serves below the thresholds, because spec.readiness.onShortfall is ServeAndWarn: {'; '.join(missing)}"
-        if missing
+    clauses = shortfalls(pod.report, readiness)
+    reason = BELOW_THRESHOLD if clauses else WARMED_UP
+    description = (
+        f"Serves below the thresholds, because spec.readiness.onShortfall is ServeAndWarn: {'; '.join(clauses)}"
+        if clauses
         else captured_counts(pod.report)
     )
-    text = f"{found[0].upper()}{found[1:]}. {record}"
-    return SetGate(pod.name, pod.uid, True, reason, text, again=pod.gate is not None)
+    text = f"{description[0].upper()}{description[1:]}. {record}"
+    return SetGate(pod.name, pod.uid, True, reason, text, is_rewrite=pod.gate is not None)
 
 
 def _close_gate(pod: PodView, reason: str, message: str) -> SetGate:
@@ -87,15 +87,16 @@ def _explain_lost_container(pod: PodView) -> tuple[str, str] | None:
 def judge_gates(
     pods: Sequence[PodView],
     readiness: Readiness,
-    promised: int,
+    min_available_pods: int,
     deadlines: Deadlines,
-    to_go: int = 0,
+    pending_removals: int = 0,
 ) -> list[SetGate]:
     """Judge the gates of all pods, and return the gate writes.
 
-    At least `promised` pods keep serving even if they recompile. If `promised` is 0, one pod keeps serving. The
-    workload controllers are about to remove `to_go` serving pods, which do not count as `promised`.
+    At least `min_available_pods` pods keep serving even if they recompile. If `min_available_pods` is 0, one pod keeps
+    serving. The workload controllers are about to remove `pending_removals` serving pods, which do not count
+    towards `min_available_pods`.
     """
-    found = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
-    limited = limit_recompiles(found, pods, readiness, promised, deadlines, to_go)
-    return list(limited.values())
+    gates = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
+    writes = limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
+    return list(writes.values())

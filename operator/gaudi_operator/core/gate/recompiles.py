@@ -24,28 +24,28 @@ def limit_recompiles(
     gates: Mapping[str, SetGate],
     pods: Sequence[PodView],
     readiness: Readiness,
-    promised: int,
+    min_available_pods: int,
     deadlines: Deadlines,
-    to_go: int,
+    pending_removals: int,
 ) -> dict[str, SetGate]:
     """Return `gates` by pod UID, changed by the recompilation limit.
 
     Writes that close gates of recompiling pods are added. Writes that open gates are removed if the gates must stay
     closed. The other arguments are those of judge_gates().
     """
-    found = dict(gates)
+    writes = dict(gates)
     if readiness.on_recompiles is not OnRecompiles.CLOSE_GATE:
-        return found
-    closing = {uid for uid, gate in found.items() if not gate.open}
-    serving = [pod for pod in pods if pod.is_ready and pod.uid not in closing]
+        return writes
+    closing_uids = {uid for uid, gate in writes.items() if not gate.open}
+    serving = [pod for pod in pods if pod.is_ready and pod.uid not in closing_uids]
     # Keep at least one pod serving, because slow answers are better than none.
-    spare = len(serving) - to_go - max(1, promised)
-    coming = sum(is_settling(pod, deadlines) for pod in pods)
+    spare_count = len(serving) - pending_removals - max(1, min_available_pods)
+    settling_count = sum(is_settling(pod, deadlines) for pod in pods)
     # Reopen gates before closing other gates, so that two gates are not closed at the same time.
-    waiting = [pod.uid for pod in _sort_by_recompiles(pods) if pod.uid in found and _is_kept_closed(pod)]
-    for uid in waiting[max(0, -spare - coming) :]:
-        del found[uid]
-    return found | {pod.uid: _close_gate(pod) for pod in _pods_above_limit(serving, readiness)[: max(0, spare)]}
+    waiting = [pod.uid for pod in _sort_by_recompiles(pods) if pod.uid in writes and _is_kept_closed(pod)]
+    for uid in waiting[max(0, -spare_count - settling_count) :]:
+        del writes[uid]
+    return writes | {pod.uid: _close_gate(pod) for pod in _pods_above_limit(serving, readiness)[: max(0, spare_count)]}
 
 
 def _pods_above_limit(serving: Iterable[PodView], readiness: Readiness) -> list[PodView]:
@@ -69,8 +69,8 @@ def _recent_recompiles(pod: PodView) -> int:
 
 
 def _close_gate(pod: PodView) -> SetGate:
-    waited = f"Requests waited for {_recent_recompiles(pod)} compiles within five minutes"
-    message = f"{waited}. The gate opens after five minutes without a compile."
+    cause = f"Requests waited for {_recent_recompiles(pod)} compiles within five minutes"
+    message = f"{cause}. The gate opens after five minutes without a compile."
     return SetGate(pod.name, pod.uid, False, RECOMPILING, message)
 
 

@@ -21,15 +21,15 @@ def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
 
 def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     """Return a sentence for each phase below its threshold. It names the first skipped bucket and the reason."""
-    left = {each.phase.value: (str(each.bucket), each.reason) for each in reversed(report.skipped)}
+    first_skipped = {item.phase.value: (str(item.bucket), item.reason) for item in reversed(report.skipped)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]
-        left[_VISION] = f"({first.bucket})", first.reason
+        first_skipped[_VISION] = f"({first.bucket})", first.reason
     return tuple(
-        f"{kind.capitalize()} bucket {left[kind][0]} was the first bucket without a graph: "
-        f"{left[kind][1][:_MAX_REASON].rstrip('.')}."
-        for kind, _ in _phase_shortfalls(report, readiness)
-        if kind in left
+        f"{phase_name.capitalize()} bucket {first_skipped[phase_name][0]} was the first bucket without a graph: "
+        f"{first_skipped[phase_name][1][:_MAX_REASON].rstrip('.')}."
+        for phase_name, _ in _phase_shortfalls(report, readiness)
+        if phase_name in first_skipped
     )
 
 
@@ -43,19 +43,19 @@ def _phase_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[tuple
         (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
         (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
     )
-    found = [(phase.value, _shortfall_clause(phase, progress, least)) for phase, progress, least in phases]
-    found.append((_VISION, _vision_shortfall(report.vision, readiness.min_warmed_vision_percent)))
-    return tuple((kind, clause) for kind, clause in found if clause)
+    clauses = [(phase.value, _shortfall_clause(phase, progress, minimum)) for phase, progress, minimum in phases]
+    clauses.append((_VISION, _vision_shortfall(report.vision, readiness.min_warmed_vision_percent)))
+    return tuple((phase_name, clause) for phase_name, clause in clauses if clause)
 
 
-def _vision_shortfall(vision: VisionProgress | None, least: int) -> str | None:
-    if vision is None or reaches_percent(vision.warmed, vision.planned, least) is not False:
+def _vision_shortfall(vision: VisionProgress | None, min_percent: int) -> str | None:
+    if vision is None or reaches_percent(vision.warmed, vision.planned, min_percent) is not False:
         return None
     floored = percent(vision.warmed, vision.planned)
-    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {least} %)"
+    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {min_percent} %)"
 
 
-def _shortfall_clause(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
+def _shortfall_clause(phase: BucketPhase, progress: PhaseProgress, min_percent: int) -> str | None:
     planned = progress.planned
     if planned == 0 or not progress.capture_applies:
         if progress.warmed >= planned:
@@ -64,20 +64,20 @@ def _shortfall_clause(phase: BucketPhase, progress: PhaseProgress, least: int) -
             f"{progress.warmed} of {planned} {phase} buckets are warm, but an execution mode without graphs requires "
             "all of them"
         )
-    if reaches_percent(progress.captured, planned, least):
+    if reaches_percent(progress.captured, planned, min_percent):
         return None
     floored = percent(progress.captured, planned)
-    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured (minimum {least} %)"
+    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured (minimum {min_percent} %)"
 
 
 def captured_counts(report: WarmupReport) -> str:
     """Return a clause with the number of captured graphs, for a gate that opens because the thresholds are met."""
     if report.warmup_skipped:
         return "warm-up is switched off"
-    found = [_count_clause(BucketPhase.PROMPT, report.prompt), _count_clause(BucketPhase.DECODE, report.decode)]
+    clauses = [_count_clause(BucketPhase.PROMPT, report.prompt), _count_clause(BucketPhase.DECODE, report.decode)]
     if report.vision:
-        found.append(f"{report.vision.warmed} of {report.vision.planned} vision buckets warmed")
-    return " and ".join(found)
+        clauses.append(f"{report.vision.warmed} of {report.vision.planned} vision buckets warmed")
+    return " and ".join(clauses)
 
 
 def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
@@ -92,8 +92,8 @@ def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, 
         return report.failure.reason, report.failure.message
     if report.phase is not Phase.SERVING:
         return "NotServing", f"The runtime is in phase {report.phase}."
-    missing = shortfalls(report, readiness)
-    if missing and readiness.on_shortfall is Shortfall.BLOCK:
-        said = f"Warm-up ended below the thresholds: {'; '.join(missing)}."
-        return "CapturedBelowThreshold", " ".join((said, *first_skipped_buckets(report, readiness)))
+    clauses = shortfalls(report, readiness)
+    if clauses and readiness.on_shortfall is Shortfall.BLOCK:
+        summary = f"Warm-up ended below the thresholds: {'; '.join(clauses)}."
+        return "CapturedBelowThreshold", " ".join((summary, *first_skipped_buckets(report, readiness)))
     return None

@@ -42,8 +42,8 @@ def pending_step(pod: PodView) -> PendingStep:
     if pod.report is not None and pod.report.failure is not None:
         return PendingStep.FAILED
     # The gate may stay closed after the warm-up, for example if too few graphs are captured.
-    ended = pod.is_gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
-    return PendingStep.READINESS if ended else PendingStep.WARMING
+    warmup_ended = pod.is_gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
+    return PendingStep.READINESS if warmup_ended else PendingStep.WARMING
 
 
 def count_waiting(pods: Iterable[PodView]) -> dict[PendingStep, int]:
@@ -65,7 +65,7 @@ def warmup_percent(report: WarmupReport) -> int:
     if report.phase in WARMED_UP_PHASES:
         return 100
     phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
-    total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
-    done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
+    total = vision.planned + sum(progress.planned * (2 if progress.capture_applies else 1) for progress in phases)
+    done = vision.warmed + sum(progress.warmed + progress.captured * progress.capture_applies for progress in phases)
     # Profiling and loading may follow the warm-up, so report at most 99 until the pod serves.
     return min(99, done * 100 // total) if total else 0

@@ -24,12 +24,12 @@ class CurrentBucket:
     phase: BucketPhase
     bucket: Shape
     since: datetime
-    forecast: float
+    forecast_seconds: float
 
     @property
     def limit(self) -> float:
         """The number of seconds after which the bucket counts as slow."""
-        return max(LEAST_SECONDS, SLOW_FACTOR * self.forecast)
+        return max(LEAST_SECONDS, SLOW_FACTOR * self.forecast_seconds)
 
 
 def describe_slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
@@ -37,12 +37,12 @@ def describe_slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
 
     Without a forecast, no bucket counts as slow.
     """
-    at = _current_bucket(pod)
-    if at is None or pod.report is None or not deadlines.has_passed(at.since, at.limit):
+    current = _current_bucket(pod)
+    if current is None or pod.report is None or not deadlines.has_passed(current.since, current.limit):
         return None
     return (
-        f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}, "
-        f"but similar buckets take {at.forecast:.1f} s (an estimate)."
+        f"{current.phase.capitalize()} bucket {current.bucket} takes more than {current.limit:.0f} s in phase "
+        f"{pod.report.phase}, but similar buckets take {current.forecast_seconds:.1f} s (an estimate)."
     )
 
 
@@ -52,9 +52,9 @@ def _current_bucket(pod: PodView) -> CurrentBucket | None:
     The bucket started when the progress last changed.
     """
     report = pod.report
-    if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
+    if report is None or pod.report_received_at is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
         return None
-    since = pod.received - timedelta(seconds=report.since_progress_seconds)
+    since = pod.report_received_at - timedelta(seconds=report.since_progress_seconds)
     for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode)):
         if progress.current is not None and progress.forecast_seconds is not None:
             return CurrentBucket(phase, progress.current, since, progress.forecast_seconds)

@@ -23,10 +23,10 @@ _WITHOUT_NODE = ("Unschedulable", SCHEDULING_GATED)
 
 def unscheduled_since(pod: PodView) -> datetime | None:
     """Return the time since which the pod waits for a node, or None if the pod has a node and no scheduling gate."""
-    scheduled = pod.conditions.get("PodScheduled")
-    if scheduled is None or scheduled.true or scheduled.reason not in _WITHOUT_NODE:
+    condition = pod.conditions.get("PodScheduled")
+    if condition is None or condition.is_true or condition.reason not in _WITHOUT_NODE:
         return None
-    return scheduled.since
+    return condition.since
 
 
 def has_scheduling_gates(pod: PodView) -> bool:
@@ -34,8 +34,8 @@ def has_scheduling_gates(pod: PodView) -> bool:
 
     The scheduler assigns no node until the gates are removed.
     """
-    scheduled = pod.conditions.get("PodScheduled")
-    return scheduled is not None and not scheduled.true and scheduled.reason == SCHEDULING_GATED
+    condition = pod.conditions.get("PodScheduled")
+    return condition is not None and not condition.is_true and condition.reason == SCHEDULING_GATED
 
 
 def describe_scheduling_gates(pod: PodView) -> str:
@@ -64,15 +64,17 @@ def creation_refused_since(workload: Manifest) -> datetime | None:
 
 def why_creation_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:
     """Return why the creation of a ReplicaSet's pods is still refused after `seconds`, or None if it is not."""
-    found, since = _replica_failure_condition(workload), creation_refused_since(workload)
-    if not found or (since is not None and not deadlines.has_passed(since, seconds)):
+    condition, since = _replica_failure_condition(workload), creation_refused_since(workload)
+    if not condition or (since is not None and not deadlines.has_passed(since, seconds)):
         return None
-    return str(found.get("message") or found.get("reason") or "no reason was given")
+    return str(condition.get("message") or condition.get("reason") or "no reason was given")
 
 
 def _replica_failure_condition(workload: Manifest) -> Mapping[str, Any]:
     conditions = (workload.get("status") or {}).get("conditions") or ()
-    refusals = (each for each in conditions if (each["type"], each["status"]) == ("ReplicaFailure", "True"))
+    refusals = (
+        condition for condition in conditions if (condition["type"], condition["status"]) == ("ReplicaFailure", "True")
+    )
     return next(refusals, {})
 
 
@@ -85,8 +87,8 @@ def unprepared_since(pod: PodView) -> datetime | None:
 
     The result is also None if the pod has no node or its kubelet lacks this condition (added in Kubernetes 1.29).
     """
-    prepared = pod.conditions.get("PodReadyToStartContainers")
-    return None if prepared is None or prepared.true else prepared.since
+    condition = pod.conditions.get("PodReadyToStartContainers")
+    return None if condition is None or condition.is_true else condition.since
 
 
 def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:

@@ -19,55 +19,63 @@ MAX_REASON = 64
 
 
 def terminations_by_pod(
-    pods: Iterable[PodView], before: GaudiInferenceStatus, reports: Mapping[str, PodReport]
+    pods: Iterable[PodView], previous_status: GaudiInferenceStatus, reports: Mapping[str, PodReport]
 ) -> dict[str, LastTermination]:
     """Return the terminations by pod name. Pods whose first container still runs have no entry.
 
-    `before` is the written status. `reports` contains the last report of each pod by UID.
+    `previous_status` is the written status. `reports` contains the last report of each pod by UID.
     """
-    rows = {row.name: row for row in before.pods}
-    found = ((pod.name, _pod_termination(pod, rows.get(pod.name), reports.get(pod.uid))) for pod in pods)
-    return {name: each for name, each in found if each}
+    states = {state.name: state for state in previous_status.pods}
+    terminations = ((pod.name, _pod_termination(pod, states.get(pod.name), reports.get(pod.uid))) for pod in pods)
+    return {name: termination for name, termination in terminations if termination}
 
 
-def _pod_termination(pod: PodView, known: PodState | None, word: PodReport | None) -> LastTermination | None:
-    last = pod.container.last_exit if pod.container else None
-    ended = pod.ended or (str(last) if last else None)
-    if ended is None:
+def _pod_termination(pod: PodView, previous: PodState | None, pod_report: PodReport | None) -> LastTermination | None:
+    last_exit = pod.container.last_exit if pod.container else None
+    end_message = pod.end_message or (str(last_exit) if last_exit else None)
+    if end_message is None:
         return None
-    at = pod.ended_at or (last.ended if last else None)
-    bare = LastTermination(
-        time=format_timestamp(at) if at else None,
-        reason=(pod.ended_reason or (last.reason if last else "Failed"))[:MAX_REASON],
-        exit_code=last.exit_code if last else None,
-        message=ended[:MAX_TEXT],
+    ended_at = pod.ended_at or (last_exit.ended_at if last_exit else None)
+    termination = LastTermination(
+        time=format_timestamp(ended_at) if ended_at else None,
+        reason=(pod.ended_reason or (last_exit.reason if last_exit else "Failed"))[:MAX_REASON],
+        exit_code=last_exit.exit_code if last_exit else None,
+        message=end_message[:MAX_TEXT],
     )
     # Prefer the termination that is already in the status. The current report may be from the next container.
-    if known is not None and known.last_termination and _is_same_termination(known.last_termination, bare):
-        return known.last_termination
-    report = _ended_container_report(pod, word)
+    if (
+        previous is not None
+        and previous.last_termination
+        and _is_same_termination(previous.last_termination, termination)
+    ):
+        return previous.last_termination
+    report = _ended_container_report(pod, pod_report)
     if report is not None:
-        message = f"In {describe_activity(report)}: {ended}"[:MAX_TEXT]
-        found = {"phase": report.phase.value, "bucket": describe_current_bucket(report), "message": message}
-        return bare.model_copy(update=found)
+        message = f"In {describe_activity(report)}: {end_message}"[:MAX_TEXT]
+        changes = {"phase": report.phase.value, "bucket": describe_current_bucket(report), "message": message}
+        return termination.model_copy(update=changes)
     # Without a report of this container, use the phase that is already in the status.
-    if word is None or word.report is None:
-        phase = known.phase if known is not None and known.phase in set(Phase) else None
-        where = f"In phase {phase}: " if phase else ""
-        message = f"{where}{ended}"[:MAX_TEXT]
-        return bare.model_copy(update={"phase": phase, "message": message})
-    return bare
+    if pod_report is None or pod_report.report is None:
+        phase = previous.phase if previous is not None and previous.phase in set(Phase) else None
+        prefix = f"In phase {phase}: " if phase else ""
+        message = f"{prefix}{end_message}"[:MAX_TEXT]
+        return termination.model_copy(update={"phase": phase, "message": message})
+    return termination
 
 
-def _is_same_termination(known: LastTermination, bare: LastTermination) -> bool:
-    return (known.time, known.reason, known.exit_code) == (bare.time, bare.reason, bare.exit_code)
+def _is_same_termination(previous: LastTermination, current: LastTermination) -> bool:
+    return (previous.time, previous.reason, previous.exit_code) == (current.time, current.reason, current.exit_code)
 
 
-def _ended_container_report(pod: PodView, word: PodReport | None) -> WarmupReport | None:
+def _ended_container_report(pod: PodView, pod_report: PodReport | None) -> WarmupReport | None:
     """Return the last report of the pod if the report is from a container that has ended."""
     container = pod.container
-    speaks = container is None or not container.running or (word is not None and word.container_id != container.id)
-    return word.report if word is not None and speaks else None
+    has_ended = (
+        container is None
+        or not container.running
+        or (pod_report is not None and pod_report.container_id != container.id)
+    )
+    return pod_report.report if pod_report is not None and has_ended else None
 
 
 def describe_current_bucket(report: WarmupReport) -> str | None:
@@ -93,37 +101,45 @@ def describe_activity(report: WarmupReport) -> str:
 
 @dataclass(frozen=True)
 class PodEnd:
-    """The end of a pod or container, for the back-off. `counts` is True if this end may delay new pods."""
+    """The end of a pod or container, for the back-off. `is_counted` is True if this end may delay new pods."""
 
-    pod: str
-    began: datetime
-    at: datetime
-    sentence: str
-    counts: bool
+    pod_name: str
+    began_at: datetime
+    ended_at: datetime
+    message: str
+    is_counted: bool
 
 
-def pod_ends(pods: Sequence[PodView], found: Mapping[str, LastTermination]) -> list[PodEnd]:
-    """Return the ends of one revision's pods, oldest first. `found` contains the terminations by pod name.
+def pod_ends(pods: Sequence[PodView], terminations: Mapping[str, LastTermination]) -> list[PodEnd]:
+    """Return the ends of one revision's pods, oldest first. `terminations` contains the terminations by pod name.
 
     Deleted pods are left out, unless their node reports a reason. The end of a pod that was ready does not count,
     because such a pod proves that the revision works. The restart of a container does not count while a pod of the
     revision serves.
     """
     serves = any(pod.is_ready for pod in pods)
-    every = (end for pod in pods for each in (pod, *pod.workers) if (end := _pod_end(each, pod, found, serves)))
-    return sorted(every, key=lambda end: (end.at, end.pod))
+    ends = (
+        end for pod in pods for member in (pod, *pod.workers) if (end := _pod_end(member, pod, terminations, serves))
+    )
+    return sorted(ends, key=lambda end: (end.ended_at, end.pod_name))
 
 
-def _pod_end(pod: PodView, replica: PodView, found: Mapping[str, LastTermination], serves: bool) -> PodEnd | None:
+def _pod_end(
+    pod: PodView, replica: PodView, terminations: Mapping[str, LastTermination], serves: bool
+) -> PodEnd | None:
     """Return the end of a pod, or None if it has not ended. `replica` is the group's leader, or the pod itself."""
-    last, ended = pod.container.last_exit if pod.container else None, pod.ended_at
-    if pod.ended and ended and (pod.ended_reason or not pod.terminating):
-        sentence = found[pod.name].message if pod.name in found else pod.ended
-        return PodEnd(pod.name, pod.created or ended, ended, sentence, not replica.has_gate_condition)
+    last_exit, ended_at = pod.container.last_exit if pod.container else None, pod.ended_at
+    if pod.end_message and ended_at and (pod.ended_reason or not pod.terminating):
+        message = terminations[pod.name].message if pod.name in terminations else pod.end_message
+        return PodEnd(pod.name, pod.created_at or ended_at, ended_at, message, not replica.has_gate_condition)
     # Deleting a pod also terminates its container. This termination is no failure of the revision.
-    if pod.ended or pod.terminating or last is None or last.ended is None:
+    if pod.end_message or pod.terminating or last_exit is None or last_exit.ended_at is None:
         return None
-    sentence = found[pod.name].message if pod.name in found else str(last)
+    message = terminations[pod.name].message if pod.name in terminations else str(last_exit)
     return PodEnd(
-        pod.name, last.began or last.ended, last.ended, sentence, not replica.has_gate_condition and not serves
+        pod.name,
+        last_exit.began_at or last_exit.ended_at,
+        last_exit.ended_at,
+        message,
+        not replica.has_gate_condition and not serves,
     )

@@ -34,8 +34,8 @@ class ContainerExit:
     reason: str
     exit_code: int
     message: str
-    began: datetime | None
-    ended: datetime | None
+    began_at: datetime | None
+    ended_at: datetime | None
 
     @property
     def out_of_memory(self) -> bool:
@@ -43,12 +43,12 @@ class ContainerExit:
         return self.reason == OUT_OF_MEMORY
 
     def __str__(self) -> str:
-        words = f"{self.reason}, exit code {self.exit_code}"
+        summary = f"{self.reason}, exit code {self.exit_code}"
         if self.out_of_memory:
             # The kernel killed the container, so the last log line does not show the cause.
-            last = f"; last log line: {self.message}" if self.message else ""
-            return f"{words}: the kernel killed the container because memory ran out{last}"
-        return f"{words}: {self.message}" if self.message else words
+            last_line = f"; last log line: {self.message}" if self.message else ""
+            return f"{summary}: the kernel killed the container because memory ran out{last_line}"
+        return f"{summary}: {self.message}" if self.message else summary
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,25 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """An init container or `sidecar` in the view of a pod. A sidecar runs concurrently with the runtime."""
+    """An init container, or a sidecar if `is_sidecar` is True. A sidecar runs concurrently with the runtime."""
 
     name: str
-    sidecar: bool
+    is_sidecar: bool
     container: ContainerState
 
     @property
     def is_done(self) -> bool:
         """Whether the container has completed successfully and will not restart."""
-        last = self.container.last_exit
+        last_exit = self.container.last_exit
         ended = not self.container.running and self.container.waiting_reason is None
-        return not self.sidecar and ended and last is not None and last.exit_code == 0
+        return not self.is_sidecar and ended and last_exit is not None and last_exit.exit_code == 0
 
 
 @dataclass(frozen=True)
 class PodCondition:
     """A condition of a pod."""
 
-    true: bool
+    is_true: bool
     reason: str
     message: str
     since: datetime | None
@@ -98,10 +98,10 @@ class PodView:
 
     `report` is set only if it belongs to the running container and to the plan of the pod. `container` is the runtime
     container. `side_containers` are the other containers, which matter only if they prevent the runtime from serving.
-    `created` is the creation time, and `gone_by` is the end of a terminating pod's grace period. `ended` is the reason
-    why a failed pod ended, `ended_reason` is the reason that the node reports, if any, and `ended_at` is the best known
-    time. A group of `size` pods is represented by its leader: `workers` are the other pods, and `ordinal` is the number
-    of the group. `scheduling_gates` contains the names of the gates.
+    `created_at` is the creation time, and `deletion_time` is the end of a terminating pod's grace period. `end_message`
+    is the reason why a failed pod ended, `ended_reason` is the reason that the node reports, if any, and `ended_at` is
+    the best known time. A group of `group_size` pods is represented by its leader: `workers` are the other pods, and
+    `ordinal` is the number of the group. `scheduling_gates` contains the names of the gates.
     """
 
     name: str
@@ -109,18 +109,18 @@ class PodView:
     revision: str
     phase: str
     terminating: bool
-    gone_by: datetime | None
+    deletion_time: datetime | None
     conditions: Mapping[str, PodCondition]
     container: ContainerState | None
     report: WarmupReport | None = None
-    received: datetime | None = None
-    report_ignored: str | None = None
+    report_received_at: datetime | None = None
+    ignored_reason: str | None = None
     deletion_cost: int = 0
-    ended: str | None = None
+    end_message: str | None = None
     ended_at: datetime | None = None
     ended_reason: str | None = None
-    created: datetime | None = None
-    size: int = 1
+    created_at: datetime | None = None
+    group_size: int = 1
     ordinal: int | None = None
     workers: tuple["PodView", ...] = ()
     side_containers: tuple[SideContainer, ...] = ()
@@ -134,9 +134,9 @@ class PodView:
     @property
     def is_scheduled(self) -> bool:
         """Whether the pod and all pods of its group have nodes."""
-        scheduled = self.conditions.get("PodScheduled")
-        here = self.container is not None or (scheduled is not None and scheduled.true)
-        return here and len(self.workers) + 1 >= self.size and all(worker.is_scheduled for worker in self.workers)
+        condition = self.conditions.get("PodScheduled")
+        has_node = self.container is not None or (condition is not None and condition.is_true)
+        return has_node and len(self.workers) + 1 >= self.group_size and all(pod.is_scheduled for pod in self.workers)
 
     @property
     def container_awaited_since(self) -> datetime | None:
@@ -144,10 +144,10 @@ class PodView:
 
         At this time the pod had a node and a sandbox, and its previous container had ended.
         """
-        met = (self.conditions.get(kind) for kind in ("PodScheduled", "PodReadyToStartContainers"))
-        last = self.container.last_exit.ended if self.container and self.container.last_exit else None
-        moments = (self.created, last, *(each.since for each in met if each and each.true))
-        return max(filter(None, moments), default=None)
+        conditions = (self.conditions.get(kind) for kind in ("PodScheduled", "PodReadyToStartContainers"))
+        last_end = self.container.last_exit.ended_at if self.container and self.container.last_exit else None
+        transitions = (condition.since for condition in conditions if condition and condition.is_true)
+        return max(filter(None, (self.created_at, last_end, *transitions)), default=None)
 
     @property
     def gate(self) -> PodCondition | None:
@@ -157,17 +157,17 @@ class PodView:
     @property
     def is_gate_open(self) -> bool:
         """Whether the readiness gate is open."""
-        return self.gate is not None and self.gate.true
+        return self.gate is not None and self.gate.is_true
 
     @property
     def open_since(self) -> datetime | None:
         """The time at which the readiness gate opened, or None while it is closed."""
-        return self.gate.since if self.gate and self.gate.true else None
+        return self.gate.since if self.gate and self.gate.is_true else None
 
     @property
     def is_ready(self) -> bool:
         """Whether the pod receives traffic: the kubelet reports it as ready, and its gate is still open."""
-        return self.is_active and self.is_gate_open and "Ready" in self.conditions and self.conditions["Ready"].true
+        return self.is_active and self.is_gate_open and "Ready" in self.conditions and self.conditions["Ready"].is_true
 
     @property
     def has_gate_condition(self) -> bool:
@@ -187,18 +187,22 @@ def _find_report(pod: Manifest, observed: Observed) -> PodReport | None:
 
 def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodView:
     """Return the view of a leader with its workers. A group counts as unscheduled until all its pods have nodes."""
-    group = _group_key(leader)
-    if group is None:
+    group_key = _group_key(leader)
+    if group_key is None:
         return view
-    mine = (_read_pod(worker, None) for worker in observed.workers if _group_key(worker) == group)
-    workers = tuple(sorted(mine, key=lambda worker: worker.name))
+    worker_views = (_read_pod(worker, None) for worker in observed.workers if _group_key(worker) == group_key)
+    workers = tuple(sorted(worker_views, key=lambda worker: worker.name))
     size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
     # The leader is scheduled before its workers. Without this check, the group would look scheduled while a worker has
     # no node.
-    unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
-    conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
-    gates = view.scheduling_gates or next((each.scheduling_gates for each in workers if each.scheduling_gates), ())
-    return replace(view, size=size, ordinal=group[1], workers=workers, conditions=conditions, scheduling_gates=gates)
+    false_conditions = [
+        condition for pod in workers if (condition := pod.conditions.get("PodScheduled")) and not condition.is_true
+    ]
+    conditions = {**view.conditions, **({"PodScheduled": false_conditions[0]} if false_conditions else {})}
+    gates = view.scheduling_gates or next((pod.scheduling_gates for pod in workers if pod.scheduling_gates), ())
+    return replace(
+        view, group_size=size, ordinal=group_key[1], workers=workers, conditions=conditions, scheduling_gates=gates
+    )
 
 
 def _group_key(pod: Manifest) -> tuple[str, int] | None:
@@ -208,74 +212,74 @@ def _group_key(pod: Manifest) -> tuple[str, int] | None:
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
 
 
-def _read_pod(pod: Manifest, word: PodReport | None) -> PodView:
+def _read_pod(pod: Manifest, pod_report: PodReport | None) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
     container = _runtime_container(status)
     annotations = metadata.get("annotations") or {}
     failed = status.get("phase") == "Failed"
-    hashed = annotations.get(PLAN_HASH_ANNOTATION, "")
-    ignored = None if word is None else _why_ignored(word, container, hashed)
+    plan_hash = annotations.get(PLAN_HASH_ANNOTATION, "")
+    ignored_reason = None if pod_report is None else _why_ignored(pod_report, container, plan_hash)
     return PodView(
         name=metadata["name"],
         uid=metadata["uid"],
         revision=(metadata.get("labels") or {}).get(REVISION_LABEL, ""),
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
-        gone_by=parse_timestamp(metadata.get("deletionTimestamp")),
-        conditions={each["type"]: read_condition(each) for each in status.get("conditions") or ()},
+        deletion_time=parse_timestamp(metadata.get("deletionTimestamp")),
+        conditions={condition["type"]: read_condition(condition) for condition in status.get("conditions") or ()},
         container=container,
-        report=word.report if word is not None and ignored is None else None,
-        received=word.received if word is not None else None,
-        report_ignored=ignored,
+        report=pod_report.report if pod_report is not None and ignored_reason is None else None,
+        report_received_at=pod_report.received_at if pod_report is not None else None,
+        ignored_reason=ignored_reason,
         deletion_cost=parse_int32(annotations.get(DELETION_COST_ANNOTATION)) or 0,
-        ended=_why_ended(status, container) if failed else None,
+        end_message=_why_ended(status, container) if failed else None,
         ended_at=_end_time(pod) if failed else None,
         ended_reason=(status.get("reason") or None) if failed else None,
-        created=parse_timestamp(metadata.get("creationTimestamp")),
+        created_at=parse_timestamp(metadata.get("creationTimestamp")),
         side_containers=_side_containers(pod),
-        scheduling_gates=tuple(each["name"] for each in (pod.get("spec") or {}).get("schedulingGates") or ()),
+        scheduling_gates=tuple(gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ()),
     )
 
 
-def _why_ignored(word: PodReport, container: ContainerState | None, plan_hash: str) -> str | None:
+def _why_ignored(pod_report: PodReport, container: ContainerState | None, plan_hash: str) -> str | None:
     """Return the reason why a report is not used for the pod, or None if it is used."""
-    if word.report is None:
-        return word.ignored or "Its report could not be read."
+    if pod_report.report is None:
+        return pod_report.ignored_reason or "Its report could not be read."
     # A report that was fetched during a container restart may come from the previous container.
-    if container is None or not container.running or word.container_id != container.id:
+    if container is None or not container.running or pod_report.container_id != container.id:
         return "Its report is from a container that no longer runs."
     # A runtime that rejects its configuration reports no plan hash. Accept its report, because the failure names the
     # fault.
-    has_no_plan = word.report.plan_hash == NO_PLAN and word.report.phase is Phase.FAILED
-    if word.report.plan_hash != plan_hash and not has_no_plan:
+    has_no_plan = pod_report.report.plan_hash == NO_PLAN and pod_report.report.phase is Phase.FAILED
+    if pod_report.report.plan_hash != plan_hash and not has_no_plan:
         return (
-            f"Its report is for plan {word.report.plan_hash[:10]}, but the pod was created for plan {plan_hash[:10]}: "
-            "its image may have another release of the runtime."
+            f"Its report is for plan {pod_report.report.plan_hash[:10]}, but the pod was created for plan "
+            f"{plan_hash[:10]}: its image may have another release of the runtime."
         )
     return None
 
 
 def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> str:
     """Return the kubelet's reason for the end of a pod, such as "Evicted: The node was low on resource: memory."."""
-    said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
-    exit_ = container.last_exit if container else None
-    text = said or (str(exit_) if exit_ else "its node reported no reason")
+    node_message = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
+    last_exit = container.last_exit if container else None
+    text = node_message or (str(last_exit) if last_exit else "its node reported no reason")
     return f"{text.rstrip('.')}."
 
 
 def _end_time(pod: Manifest) -> datetime | None:
     status = pod["status"]
-    states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
-    finished = [(state.get("terminated") or {}).get("finishedAt") for state in states]
-    turned = [each.get("lastTransitionTime") for each in status.get("conditions") or ()]
-    moments = (*finished, *turned, status.get("startTime"), pod["metadata"].get("creationTimestamp"))
+    states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
+    finish_times = [(state.get("terminated") or {}).get("finishedAt") for state in states]
+    transition_times = [condition.get("lastTransitionTime") for condition in status.get("conditions") or ()]
+    moments = (*finish_times, *transition_times, status.get("startTime"), pod["metadata"].get("creationTimestamp"))
     return max(filter(None, map(parse_timestamp, moments)), default=None)
 
 
 def read_condition(condition: Mapping[str, Any]) -> PodCondition:
     """Return a condition of a pod's status as a parsed value."""
     return PodCondition(
-        true=condition.get("status") == "True",
+        is_true=condition.get("status") == "True",
         reason=condition.get("reason") or "",
         message=condition.get("message") or "",
         since=parse_timestamp(condition.get("lastTransitionTime")),
@@ -283,28 +287,30 @@ def read_condition(condition: Mapping[str, Any]) -> PodCondition:
 
 
 def _runtime_container(status: Mapping[str, Any]) -> ContainerState | None:
-    found = (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER)
-    return next(map(_read_container, found), None)
+    containers = (container for container in status.get("containerStatuses") or () if container["name"] == CONTAINER)
+    return next(map(_read_container, containers), None)
 
 
 def _side_containers(pod: Manifest) -> tuple[SideContainer, ...]:
-    asked = (pod.get("spec") or {}).get("initContainers") or ()
-    sidecars = {each["name"] for each in asked if each.get("restartPolicy") == "Always"}
+    init_containers = (pod.get("spec") or {}).get("initContainers") or ()
+    sidecars = {container["name"] for container in init_containers if container.get("restartPolicy") == "Always"}
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
-    return tuple(SideContainer(each["name"], each["name"] in sidecars, _read_container(each)) for each in statuses)
+    return tuple(
+        SideContainer(status["name"], status["name"] in sidecars, _read_container(status)) for status in statuses
+    )
 
 
 def _read_container(status: Mapping[str, Any]) -> ContainerState:
     # Prefer the current state of a terminated container. It has more details than the last state.
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
-    last = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
+    termination = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
     return ContainerState(
         id=status.get("containerID") or "",
         running="running" in state,
         waiting_reason=waiting.get("reason"),
         waiting_message=waiting.get("message") or "",
-        last_exit=_read_exit(last) if last else None,
+        last_exit=_read_exit(termination) if termination else None,
         restarts=max(0, status.get("restartCount") or 0),
     )
 
@@ -315,6 +321,6 @@ def _read_exit(terminated: Mapping[str, Any]) -> ContainerExit:
         reason=terminated.get("reason") or "Error",
         exit_code=terminated.get("exitCode") or 0,
         message=lines[-1] if lines else "",
-        began=parse_timestamp(terminated.get("startedAt")),
-        ended=parse_timestamp(terminated.get("finishedAt")),
+        began_at=parse_timestamp(terminated.get("startedAt")),
+        ended_at=parse_timestamp(terminated.get("finishedAt")),
     )

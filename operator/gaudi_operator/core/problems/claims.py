@@ -15,47 +15,47 @@ _QUOTED = re.compile(r'persistentvolumeclaim "([^"]+)"')
 _UNBOUND = "unbound immediate"
 
 
-def mentions_volumes(said: str) -> bool:
+def mentions_volumes(message: str) -> bool:
     """Return True if the scheduler's message is about volumes."""
-    return any(word in said.lower() for word in _VOLUME_WORDS)
+    return any(word in message.lower() for word in _VOLUME_WORDS)
 
 
-def explain_unbound_claims(pod: str, said: str, criteria: Criteria) -> str:
+def explain_unbound_claims(pod: str, message: str, criteria: Criteria) -> str:
     """Return sentences about a pod that waits for a volume: the claims, the fields that name them, and the remedy."""
-    claims = _awaited_claims(said, criteria)
-    found = f"Pod {pod} waits for {_describe_claims(claims)}: {said}"
-    if len(claims) == 1 and f'"{next(iter(claims))}" not found' in said:
-        return f"{found} Create the claim in this namespace, or correct the field."
+    claims = _awaited_claims(message, criteria)
+    summary = f"Pod {pod} waits for {_describe_claims(claims)}: {message}"
+    if len(claims) == 1 and f'"{next(iter(claims))}" not found' in message:
+        return f"{summary} Create the claim in this namespace, or correct the field."
     if not claims:
-        return f"{found} Check the volumes of `kubectl describe pod {pod}`."
-    subject, its, ends = ("it", "its", "s") if len(claims) == 1 else ("they", "their", "")
+        return f"{summary} Check the volumes of `kubectl describe pod {pod}`."
+    subject, possessive, verb_suffix = ("it", "its", "s") if len(claims) == 1 else ("they", "their", "")
     return (
-        f"{found} Check that {subject} exist{ends} in this namespace, that {its} storage class can provide the "
-        f"volume, and that the volume is reachable from a node with cards. `kubectl describe pvc {' '.join(claims)}` "
-        "shows the events."
+        f"{summary} Check that {subject} exist{verb_suffix} in this namespace, that {possessive} storage class can "
+        "provide the volume, and that the volume is reachable from a node with cards. "
+        f"`kubectl describe pvc {' '.join(claims)}` shows the events."
     )
 
 
-def _awaited_claims(said: str, criteria: Criteria) -> dict[str, str]:
+def _awaited_claims(message: str, criteria: Criteria) -> dict[str, str]:
     """Return the claims that a pod may wait for, with their fields.
 
     These are the claims that the message quotes or, without quoted names, all claims that may be unbound.
     """
     claims = claim_fields(criteria.template, criteria.resource)
-    if quoted := [each for each in _QUOTED.findall(said) if each in claims]:
-        return {each: claims[each] for each in quoted}
-    if _UNBOUND in said:
-        return {each: field for each, field in claims.items() if each not in criteria.bound_claims} or claims
+    if quoted := [claim for claim in _QUOTED.findall(message) if claim in claims]:
+        return {claim: claims[claim] for claim in quoted}
+    if _UNBOUND in message:
+        return {claim: field for claim, field in claims.items() if claim not in criteria.bound_claims} or claims
     return claims
 
 
 def _describe_claims(claims: dict[str, str]) -> str:
     if not claims:
         return "a volume"
-    named = [f"{claim} ({field})" for claim, field in claims.items()]
-    if len(named) == 1:
-        return f"PersistentVolumeClaim {named[0]}"
-    return f"one of the PersistentVolumeClaims {', '.join(named[:-1])} and {named[-1]}"
+    descriptions = [f"{claim} ({field})" for claim, field in claims.items()]
+    if len(descriptions) == 1:
+        return f"PersistentVolumeClaim {descriptions[0]}"
+    return f"one of the PersistentVolumeClaims {', '.join(descriptions[:-1])} and {descriptions[-1]}"
 
 
 def advise_on_claim_mounts(criteria: Criteria) -> str:

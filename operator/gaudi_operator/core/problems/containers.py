@@ -40,60 +40,66 @@ def container_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
-    said = format_sentence(pod.container.waiting_message or reason)
-    advice = advise_on_image(said, image_fields(criteria.template, CONTAINER)) if reason in _IMAGE else _CONTAINER
-    why = f"{said} {advice}"
-    now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
+    cause = format_sentence(pod.container.waiting_message or reason)
+    advice = advise_on_image(cause, image_fields(criteria.template, CONTAINER)) if reason in _IMAGE else _CONTAINER
+    explanation = f"{cause} {advice}"
+    message, lasting_message = (f"Pod {pod.name} {verb} start its container: {explanation}" for verb in _COULD)
     # The waiting reason has no start time and changes during one wait (`ErrImagePull`, `ImagePullBackOff`). Therefore
     # use the time since which the pod waits for this container.
-    return make_problem(reason, now, pod.container_awaited_since, later)
+    return make_problem(reason, message, pod.container_awaited_since, lasting_message)
 
 
 def side_container_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     """Return the problem of the first init container or sidecar that cannot start. The runtime waits for them."""
-    for side in pod.side_containers:
-        reason = side.container.waiting_reason
+    for side_container in pod.side_containers:
+        reason = side_container.container.waiting_reason
         if reason in _WAITING:
-            said = format_sentence(side.container.waiting_message or reason)
-            images = image_fields(criteria.template, side.name)
-            why = f"{said} {advise_on_image(said, images) if reason in _IMAGE else _SIDE_CONTAINER}"
-            now, later = (
-                f"Pod {pod.name} {could} start its {_describe_side_container(side)}: {why}" for could in _COULD
+            cause = format_sentence(side_container.container.waiting_message or reason)
+            images = image_fields(criteria.template, side_container.name)
+            explanation = f"{cause} {advise_on_image(cause, images) if reason in _IMAGE else _SIDE_CONTAINER}"
+            message, lasting_message = (
+                f"Pod {pod.name} {verb} start its {_describe_side_container(side_container)}: {explanation}"
+                for verb in _COULD
             )
-            return make_problem(reason, now, pod.container_awaited_since, later)
+            return make_problem(reason, message, pod.container_awaited_since, lasting_message)
     return None
 
 
 def side_container_exit_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     """Return the problem of the first init container or sidecar that ends repeatedly with an error."""
-    for side in pod.side_containers:
-        last = side.container.last_exit
-        if last is None or side.is_done or not _ends_repeatedly(side, criteria):
+    for side_container in pod.side_containers:
+        last_exit = side_container.container.last_exit
+        if last_exit is None or side_container.is_done or not _ends_repeatedly(side_container, criteria):
             continue
-        reason = "SidecarFails" if side.sidecar else "InitContainerFails"
-        log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
-        remedy = advise_on_memory(criteria.template, side.name) if last.out_of_memory else ""
-        said = (
-            f"The {_describe_side_container(side)} of pod {pod.name} {how} repeatedly. {format_sentence(str(last))}"
-            for how in _HOW
+        reason = "SidecarFails" if side_container.is_sidecar else "InitContainerFails"
+        log = f"Read its log with `kubectl logs {pod.name} -c {side_container.name} --previous`."
+        remedy = advise_on_memory(criteria.template, side_container.name) if last_exit.out_of_memory else ""
+        sentences = (
+            f"The {_describe_side_container(side_container)} of pod {pod.name} {verb} repeatedly. "
+            f"{format_sentence(str(last_exit))}"
+            for verb in _HOW
         )
-        now, later = (f"{each} {remedy}".rstrip() for each in said)
-        return Problem(reason, f"{now} {log}", later)
+        message, lasting_message = (f"{sentence} {remedy}".rstrip() for sentence in sentences)
+        return Problem(reason, f"{message} {log}", lasting_message)
     return None
 
 
-def _ends_repeatedly(side: SideContainer, criteria: Criteria) -> bool:
+def _ends_repeatedly(side_container: SideContainer, criteria: Criteria) -> bool:
     # The waiting reason disappears while the container runs. Without the number of restarts, the condition would flap.
-    last, often = side.container.last_exit, side.container.restarts >= CRASH_LOOP_RESTARTS
-    if side.container.waiting_reason == "CrashLoopBackOff":
+    container = side_container.container
+    last_exit, restarts_often = container.last_exit, container.restarts >= CRASH_LOOP_RESTARTS
+    if container.waiting_reason == "CrashLoopBackOff":
         return True
     return (
-        often and last is not None and last.ended is not None and not criteria.deadlines.has_passed(last.ended, _CALM)
+        restarts_often
+        and last_exit is not None
+        and last_exit.ended_at is not None
+        and not criteria.deadlines.has_passed(last_exit.ended_at, _CALM)
     )
 
 
-def _describe_side_container(side: SideContainer) -> str:
-    return f"{'sidecar' if side.sidecar else 'init container'} {side.name}"
+def _describe_side_container(side_container: SideContainer) -> str:
+    return f"{'sidecar' if side_container.is_sidecar else 'init container'} {side_container.name}"
 
 
 def crash_loop_problem(pod: PodView, criteria: Criteria) -> Problem | None:
@@ -104,29 +110,29 @@ def crash_loop_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.container is None:
         return None
     # The waiting reason disappears while the container runs. Without the number of restarts, the condition would flap.
-    again = pod.container.restarts >= CRASH_LOOP_RESTARTS and not pod.has_gate_condition
-    if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
+    restarts_often = pod.container.restarts >= CRASH_LOOP_RESTARTS and not pod.has_gate_condition
+    if pod.container.waiting_reason != "CrashLoopBackOff" and not restarts_often:
         return None
-    last = criteria.terminations.get(pod.name)
-    said = last.message if last else "The cause of its termination is unknown"
-    reason, advice = _classify_crash(last, criteria) if last else ("CrashLoopBackOff", ())
+    termination = criteria.terminations.get(pod.name)
+    cause = termination.message if termination else "The cause of its termination is unknown"
+    reason, remedies = _classify_crash(termination, criteria) if termination else ("CrashLoopBackOff", ())
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
     return Problem(
         reason,
-        " ".join((f"The container of pod {pod.name} terminates repeatedly. {format_sentence(said)}", *advice, log)),
-        " ".join((f"The container of pod {pod.name} terminated repeatedly. {format_sentence(said)}", *advice)),
+        " ".join((f"The container of pod {pod.name} terminates repeatedly. {format_sentence(cause)}", *remedies, log)),
+        " ".join((f"The container of pod {pod.name} terminated repeatedly. {format_sentence(cause)}", *remedies)),
     )
 
 
-def _classify_crash(last: LastTermination, criteria: Criteria) -> tuple[str, Sequence[str]]:
+def _classify_crash(termination: LastTermination, criteria: Criteria) -> tuple[str, Sequence[str]]:
     """Return (reason of a crash, remedies). The remedies are empty if the cause is unknown."""
-    if last.reason == OUT_OF_MEMORY:
-        memory = advise_on_memory(criteria.template, CONTAINER)
-        return "HostOutOfMemory", (memory, "This is memory of the node, not of the card.")
-    if last.phase not in _COMPILING:
+    if termination.reason == OUT_OF_MEMORY:
+        advice = advise_on_memory(criteria.template, CONTAINER)
+        return "HostOutOfMemory", (advice, "This is memory of the node, not of the card.")
+    if termination.phase not in _COMPILING:
         return "CrashLoopBackOff", ()
     # The sampler and the defragmenter have no buckets, so removing a bucket does not prevent their crashes.
-    if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
+    if termination.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
         return "CompileCrashed", ("No bucket causes this failure. Try another image.",)
-    bucket = "that bucket" if last.bucket else "the last bucket in its log"
+    bucket = "that bucket" if termination.bucket else "the last bucket in its log"
     return "CompileCrashed", (f"Remove {bucket} from spec.bucketing, or try another image.",)

@@ -14,14 +14,14 @@ from gaudi_operator.core.observed import Manifest
 class ExpectedRoom:
     """The expected room for new pods, as a criterion for problems.
 
-    While `to_come` is True, more room is expected and a pod without a node is no problem. `unblock` is the advice on
+    While `to_come` is True, more room is expected and a pod without a node is no problem. `remedy` is the advice on
     how an upgrade can start without spare cards, or None if no upgrade waits for cards. `in_place_after` is the number
     of seconds after which the operator replaces pods in place if a new pod still has no room, or None if the operator
     keeps waiting.
     """
 
     to_come: bool
-    unblock: str | None = None
+    remedy: str | None = None
     in_place_after: int | None = None
 
 
@@ -31,9 +31,9 @@ class Criteria:
 
     `resource` is the name of the GaudiInference. `template` is the pod template of the revision, or empty if it is
     unknown. `bound_claims` are the PersistentVolumeClaims that are known to be bound. `terminations` is keyed by pod
-    name. `stall_seconds` is the time without progress after which the runtime restarts itself. `observed` is True if
-    the limits of `canary` apply to the revision. `learned_plan` is True if the revision has a plan learned from traffic
-    that replaces the plan of the stable revision.
+    name. `stall_seconds` is the time without progress after which the runtime restarts itself. `is_observed` is True if
+    the limits of `canary` apply to the revision. `has_learned_plan` is True if the revision has a plan learned from
+    traffic that replaces the plan of the stable revision.
     """
 
     resource: str
@@ -44,6 +44,6 @@ class Criteria:
     deadlines: Deadlines
     terminations: Mapping[str, LastTermination]
     stall_seconds: int
-    observed: bool
-    learned_plan: bool
+    is_observed: bool
+    has_learned_plan: bool
     room: ExpectedRoom

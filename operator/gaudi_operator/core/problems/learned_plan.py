@@ -10,34 +10,33 @@ MOST_COLD_PERCENT = 1
 """The tolerated percentage of cold batches. The Optimal strategy covers every batch, so it forecasts 0 %."""
 
 
-def why_forecast_missed(report: WarmupReport, most_padding_percent: int, name: str) -> str | None:
+def why_forecast_missed(report: WarmupReport, max_padding_percent: int, name: str) -> str | None:
     """Return how live traffic differs from the forecast of a learned plan, and the remedy, or None.
 
     The result is also None if the difference is within the limits, or too little traffic was observed. `name` is the
     name of the resource. Both phases are judged after FEWEST_PROMPTS prompts have run. The number of decode batches is
     not a criterion, because consecutive decode batches are nearly identical.
     """
-    served = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
+    served_phases = {BucketPhase.PROMPT: report.served.prompt, BucketPhase.DECODE: report.served.decode}
     if _count_batches(report.served.prompt) < FEWEST_PROMPTS:
         return None
-    for phase, seen in served.items():
-        if found := _describe_excess_padding(phase, seen, most_padding_percent):
-            return f"{found} {_advise_on_padding(report, name)}"
-    for phase, seen in served.items():
-        if not report.warmup_skipped and (found := _describe_cold_batches(phase, seen)):
-            return f"{found} {_advise_on_cold_batches(report, name)}"
+    for phase, served_phase in served_phases.items():
+        if description := _describe_excess_padding(phase, served_phase, max_padding_percent):
+            return f"{description} {_advise_on_padding(report, name)}"
+    for phase, served_phase in served_phases.items():
+        if not report.warmup_skipped and (description := _describe_cold_batches(phase, served_phase)):
+            return f"{description} {_advise_on_cold_batches(report, name)}"
     return None
 
 
-def _describe_excess_padding(phase: BucketPhase, served: ServedPhase, most_percent: int) -> str | None:
-    seen, forecast = served.padding, served.forecast_padding
-    if seen is None or forecast is None or seen <= forecast * (1 + most_percent / 100):
+def _describe_excess_padding(phase: BucketPhase, served: ServedPhase, max_percent: int) -> str | None:
+    padding, forecast = served.padding, served.forecast_padding
+    if padding is None or forecast is None or padding <= forecast * (1 + max_percent / 100):
         return None
     return (
-        f"{_count_batches(served)} {phase} batches computed {seen:.3f} times the real tokens, but the forecast for "
-        "batches "
-        f"of these sizes was {forecast:.3f}. spec.rollout.canary.maxPaddingPercent allows {most_percent} % more than "
-        "the forecast."
+        f"{_count_batches(served)} {phase} batches computed {padding:.3f} times the real tokens, but the forecast for "
+        f"batches of these sizes was {forecast:.3f}. spec.rollout.canary.maxPaddingPercent allows {max_percent} % more "
+        "than the forecast."
     )
 
 

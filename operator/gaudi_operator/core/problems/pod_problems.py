@@ -52,13 +52,15 @@ FEWEST_ERRORS = 5
 
 def worst_pod_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
     """Return the worst problem of `pods` and their ReplicaSets, or None."""
-    refused = (found for each in replica_sets if (found := _pod_creation_problem(each, criteria)))
-    return worst_problem(chain(pod_problems(pods, criteria), refused))
+    creation_problems = (
+        problem for replica_set in replica_sets if (problem := _pod_creation_problem(replica_set, criteria))
+    )
+    return worst_problem(chain(pod_problems(pods, criteria), creation_problems))
 
 
 def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Problem]:
     """Yield the problem of each pod that has a problem."""
-    return (found for pod in pods if (found := pod_problem(pod, criteria)))
+    return (problem for pod in pods if (problem := pod_problem(pod, criteria)))
 
 
 def is_caused_by_revision(problem: Problem) -> bool:
@@ -75,33 +77,33 @@ def _reported_start_problem(pod: PodView, _: Criteria) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
-    now, later = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
-    return make_problem(failure.reason, now, pod.received, later)
+    message, lasting_message = (f"Pod {pod.name} {verb} start: {failure.message}" for verb in ("cannot", "could not"))
+    return make_problem(failure.reason, message, pod.report_received_at, lasting_message)
 
 
 def _scheduling_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    said = None if criteria.room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
-    if said is None:
+    message = None if criteria.room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
+    if message is None:
         return None
-    said, since = format_sentence(said), unscheduled_since(pod)
+    message, since = format_sentence(message), unscheduled_since(pod)
     if has_scheduling_gates(pod):
         return _scheduling_gate_problem(pod, since, criteria)
-    if mentions_volumes(said):
-        found, others = explain_unbound_claims(pod.name, said, criteria), _node_remedies(said)
-        rest = f" For the other nodes: {'; '.join(others)}." if others else ""
-        return make_problem("VolumeNotBound", f"{found}{rest}", since)
-    found = f"Pod {pod.name} is unschedulable: {said}"
-    if criteria.room.unblock:
-        return make_problem("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
+    if mentions_volumes(message):
+        summary, remedies = explain_unbound_claims(pod.name, message, criteria), _node_remedies(message)
+        suffix = f" For the other nodes: {'; '.join(remedies)}." if remedies else ""
+        return make_problem("VolumeNotBound", f"{summary}{suffix}", since)
+    summary = f"Pod {pod.name} is unschedulable: {message}"
+    if criteria.room.remedy:
+        return make_problem("UpgradeBlocked", f"{summary} {criteria.room.remedy}", since)
     # While the operator can still replace pods in place, the problem starts now. The deadline for other components
     # starts after that.
-    if soon := _describe_replacement_in_place("the pod stays unschedulable", criteria):
-        return make_problem("Unschedulable", f"{found} {soon}", criteria.deadlines.now)
-    return make_problem("Unschedulable", f"{found} {_advise_on_nodes(said)}", since)
+    if next_step := _describe_replacement_in_place("the pod stays unschedulable", criteria):
+        return make_problem("Unschedulable", f"{summary} {next_step}", criteria.deadlines.now)
+    return make_problem("Unschedulable", f"{summary} {_advise_on_nodes(message)}", since)
 
 
-def _describe_replacement_in_place(what: str, criteria: Criteria) -> str | None:
-    """Return sentences about the replacement in place that follows if the cause `what` lasts.
+def _describe_replacement_in_place(cause: str, criteria: Criteria) -> str | None:
+    """Return sentences about the replacement in place that follows if `cause` lasts.
 
     Return None if the rollout waits.
     """
@@ -109,51 +111,51 @@ def _describe_replacement_in_place(what: str, criteria: Criteria) -> str | None:
     if seconds is None:
         return None
     return (
-        f"If {what} for {seconds} s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. To wait for room "
+        f"If {cause} for {seconds} s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. To wait for room "
         "instead, set spec.rollout.whenNoRoom to Wait."
     )
 
 
-def _advise_on_nodes(said: str) -> str:
+def _advise_on_nodes(message: str) -> str:
     """Return a sentence about how to give the scheduler a suitable node."""
-    advice = "; ".join(_node_remedies(said) or [_FREE])
+    advice = "; ".join(_node_remedies(message) or [_FREE])
     return f"{advice[0].upper()}{advice[1:]}."
 
 
 _FREE = "free or add cards and memory, or lower spec.replicas"
 
 
-def _node_remedies(said: str) -> list[str]:
+def _node_remedies(message: str) -> list[str]:
     """Return the remedies for the reasons in the scheduler's message that concern nodes."""
-    found = []
-    if "affinity/selector" in said:
-        found.append("change spec.pod.nodeSelector or affinity, or label a node (`kubectl get nodes --show-labels`)")
-    if "untolerated taint" in said:
-        found.append("tolerate the taint in spec.pod.tolerations, or remove the taint from a node")
-    if "Insufficient" in said:
-        found.append(_FREE)
-    return found
+    remedies = []
+    if "affinity/selector" in message:
+        remedies.append("change spec.pod.nodeSelector or affinity, or label a node (`kubectl get nodes --show-labels`)")
+    if "untolerated taint" in message:
+        remedies.append("tolerate the taint in spec.pod.tolerations, or remove the taint from a node")
+    if "Insufficient" in message:
+        remedies.append(_FREE)
+    return remedies
 
 
 def _scheduling_gate_problem(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
-    found = f"Pod {pod.name} is held by {describe_scheduling_gates(pod)} and has no node yet."
+    summary = f"Pod {pod.name} is held by {describe_scheduling_gates(pod)} and has no node yet."
     # Old pods hold the quota that the new pod needs. Without this advice, the upgrade would wait forever.
-    if criteria.room.unblock:
-        return make_problem("UpgradeBlocked", f"{found} {criteria.room.unblock}", since)
-    admits = (
+    if criteria.room.remedy:
+        return make_problem("UpgradeBlocked", f"{summary} {criteria.room.remedy}", since)
+    advice = (
         "The pod starts after the quota system that set the gate, such as Kueue, admits the pod. `kubectl describe "
         f"pod {pod.name}` shows the events of the pod."
     )
-    soon = _describe_replacement_in_place("the gate stays", criteria)
+    next_step = _describe_replacement_in_place("the gate stays", criteria)
     # Waiting for quota has no deadline. The problem therefore starts now, so that problems with a deadline precede it.
-    return make_problem(SCHEDULING_GATED, f"{found} {soon or admits}", criteria.deadlines.now)
+    return make_problem(SCHEDULING_GATED, f"{summary} {next_step or advice}", criteria.deadlines.now)
 
 
 def _preparation_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    said = why_unprepared(pod, criteria.deadlines)
-    if said is None:
+    message = why_unprepared(pod, criteria.deadlines)
+    if message is None:
         return None
-    return make_problem("PodNotPrepared", f"{said}{advise_on_claim_mounts(criteria)}", unprepared_since(pod))
+    return make_problem("PodNotPrepared", f"{message}{advise_on_claim_mounts(criteria)}", unprepared_since(pod))
 
 
 def _worker_problem(pod: PodView, criteria: Criteria) -> Problem | None:
@@ -161,7 +163,7 @@ def _worker_problem(pod: PodView, criteria: Criteria) -> Problem | None:
 
     After the start, the leader's report covers the progress of its workers.
     """
-    found = (
+    problems = (
         side_container_start_problem(worker, criteria)
         or side_container_exit_problem(worker, criteria)
         or container_start_problem(worker, criteria)
@@ -169,99 +171,99 @@ def _worker_problem(pod: PodView, criteria: Criteria) -> Problem | None:
         for worker in pod.workers
         if worker.is_active
     )
-    return next((each for each in found if each), None)
+    return next((problem for problem in problems if problem), None)
 
 
 def _stall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    report, limit = pod.report, criteria.stall_seconds
-    if report is None or pod.received is None or report.phase.is_settled:
+    report, stall_seconds = pod.report, criteria.stall_seconds
+    if report is None or pod.report_received_at is None or report.phase.is_settled:
         return None
-    if report.since_progress_seconds <= limit:
+    if report.since_progress_seconds <= stall_seconds:
         # Only the runtime measures progress. The operator's clock only determines the time of the next check.
-        age = (criteria.deadlines.now - pod.received).total_seconds()
-        left = limit - report.since_progress_seconds - age
-        criteria.deadlines.schedule_requeue(left if left > 0 else REPORT_SECONDS)
+        age = (criteria.deadlines.now - pod.report_received_at).total_seconds()
+        remaining_seconds = stall_seconds - report.since_progress_seconds - age
+        criteria.deadlines.schedule_requeue(remaining_seconds if remaining_seconds > 0 else REPORT_SECONDS)
         return None
-    found = f"in pod {pod.name} for more than {limit} s, in {describe_activity(report)}."
+    details = f"in pod {pod.name} for more than {stall_seconds} s, in {describe_activity(report)}."
     return Problem(
         "WarmupStalled",
-        f"No progress {found} The container is restarted. If this repeats, read its log. Raise "
+        f"No progress {details} The container is restarted. If this repeats, read its log. Raise "
         "spec.warmup.stallTimeoutSeconds if a step takes longer.",
-        f"No progress {found} Raise spec.warmup.stallTimeoutSeconds if a step takes longer.",
+        f"No progress {details} Raise spec.warmup.stallTimeoutSeconds if a step takes longer.",
     )
 
 
 def _shortfall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
-    below = explain_shortfall(pod.report, criteria.readiness)
-    if below is None:
+    shortfall = explain_shortfall(pod.report, criteria.readiness)
+    if shortfall is None:
         return None
-    reason, message = below
-    why = (
+    reason, message = shortfall
+    explanation = (
         f"no traffic: {message} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in "
         "spec.readiness, or set spec.readiness.onShortfall to ServeAndWarn."
     )
-    return Problem(reason, f"Pod {pod.name} receives {why}", f"Pod {pod.name} received {why}")
+    return Problem(reason, f"Pod {pod.name} receives {explanation}", f"Pod {pod.name} received {explanation}")
 
 
 def _recompile_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    most, report = criteria.canary.max_recompiles, pod.report
-    if report is None or not criteria.observed:
+    max_recompiles, report = criteria.canary.max_recompiles, pod.report
+    if report is None or not criteria.is_observed:
         return None
-    if report.warmup_skipped or report.recompiles_since_ready <= most:
+    if report.warmup_skipped or report.recompiles_since_ready <= max_recompiles:
         return None
     # The message names only the most frequent shape. `status.recompiles` lists more shapes.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
-    shape = f", most often {worst.phase} {worst.shape}" if worst else ""
+    suffix = f", most often {worst.phase} {worst.shape}" if worst else ""
     change = "Add buckets for these shapes to spec.bucketing."
     advice = ADD_SIZES if has_only_vision_recompiles(report) else change
     return Problem(
         "TooManyRecompiles",
-        f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}, but "
-        f"spec.rollout.canary.maxRecompiles is {most}. {advice}",
+        f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{suffix}, but "
+        f"spec.rollout.canary.maxRecompiles is {max_recompiles}. {advice}",
     )
 
 
 def _error_rate_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    most = criteria.canary.max_error_percent
-    requests = pod.report.requests if pod.report and criteria.observed else None
+    max_percent = criteria.canary.max_error_percent
+    requests = pod.report.requests if pod.report and criteria.is_observed else None
     if requests is None or requests.failed < FEWEST_ERRORS:
         return None
-    if requests.failed * 100 <= requests.answered * most:
+    if requests.failed * 100 <= requests.answered * max_percent:
         return None
-    found = (
+    message = (
         f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed, but "
-        f"spec.rollout.canary.maxErrorPercent is {most}."
+        f"spec.rollout.canary.maxErrorPercent is {max_percent}."
     )
-    return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
+    return Problem("TooManyErrors", f"{message} Read its log with `kubectl logs {pod.name}`.", message)
 
 
 def _forecast_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     # Check only a plan that differs from the plan of the previous revision. With the same plan, a rollback would not
     # help.
-    if pod.report is None or not criteria.observed or not criteria.learned_plan:
+    if pod.report is None or not criteria.is_observed or not criteria.has_learned_plan:
         return None
-    most = criteria.canary.max_padding_percent
-    found = why_forecast_missed(pod.report, most, criteria.resource)
-    return Problem("ForecastMissed", f"In pod {pod.name}, {found}") if found else None
+    max_padding_percent = criteria.canary.max_padding_percent
+    reason = why_forecast_missed(pod.report, max_padding_percent, criteria.resource)
+    return Problem("ForecastMissed", f"In pod {pod.name}, {reason}") if reason else None
 
 
 def _pod_creation_problem(replica_set: Manifest, criteria: Criteria) -> Problem | None:
-    found = (
+    reason = (
         None if criteria.room.to_come else why_creation_refused(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     )
-    if found is None:
+    if reason is None:
         return None
     since = creation_refused_since(replica_set)
-    said = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {format_sentence(found)}"
+    message = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {format_sentence(reason)}"
     # Give this advice only for a quota, which has room after old pods are removed. An admission rule rejects the pod in
     # any case.
-    if criteria.room.unblock and "quota" in found:
-        return make_problem("UpgradeBlocked", f"{said} {criteria.room.unblock}", since)
-    if soon := _describe_replacement_in_place("the ReplicaSet cannot create pods", criteria):
-        return make_problem("PodsRefused", f"{said} {soon}", criteria.deadlines.now)
-    return make_problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
+    if criteria.room.remedy and "quota" in reason:
+        return make_problem("UpgradeBlocked", f"{message} {criteria.room.remedy}", since)
+    if next_step := _describe_replacement_in_place("the ReplicaSet cannot create pods", criteria):
+        return make_problem("PodsRefused", f"{message} {next_step}", criteria.deadlines.now)
+    return make_problem("PodsRefused", f"{message} Check the quota and the admission rules of this namespace.", since)
 
 
 # The checks follow the life of a pod. Each check runs only if all previous checks found no problem.
@@ -291,28 +293,30 @@ def consecutive_failed_pods(pods: Iterable[PodView], revision: str) -> list[PodV
 
     If a pod of the revision is ready, only failures after that time are returned.
     """
-    mine = [pod for pod in pods if pod.revision == revision]
+    revision_pods = [pod for pod in pods if pod.revision == revision]
     # A ready pod proves that the revision works. Therefore ignore failures before the last pod became ready.
-    ready = max((since for pod in mine if pod.is_ready and (since := pod.conditions["Ready"].since)), default=None)
-    failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.has_gate_condition)
-    return [pod for at, pod in sorted(failed, key=_sort_key) if ready is None or at > ready]
+    ready_since = max(
+        (since for pod in revision_pods if pod.is_ready and (since := pod.conditions["Ready"].since)), default=None
+    )
+    failures = ((pod.ended_at, pod) for pod in revision_pods if pod.ended_at and not pod.has_gate_condition)
+    return [pod for ended_at, pod in sorted(failures, key=_sort_key) if ready_since is None or ended_at > ready_since]
 
 
 def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
     """Return the problem of a revision whose pods fail, with the number of pods and the reason of the last failure."""
-    failed = consecutive_failed_pods(pods, revision)
-    if len(failed) < MIN_FAILED_PODS:
+    failed_pods = consecutive_failed_pods(pods, revision)
+    if len(failed_pods) < MIN_FAILED_PODS:
         return None
-    last = failed[-1]
+    last = failed_pods[-1]
     return make_problem(
         "PodsFail",
-        f"{len(failed)} pods of revision {revision} ended before they served, most recently {last.name}: "
-        f"{last.ended} Check the node of the pod and spec.pod.resources. `kubectl describe pod {last.name}` shows "
-        "more.",
-        failed[0].ended_at,
+        f"{len(failed_pods)} pods of revision {revision} ended before they served, most recently {last.name}: "
+        f"{last.end_message} Check the node of the pod and spec.pod.resources. `kubectl describe pod {last.name}` "
+        "shows more.",
+        failed_pods[0].ended_at,
     )
 
 
-def _sort_key(found: tuple[datetime, PodView]) -> tuple[datetime, str]:
-    at, pod = found
-    return at, pod.name
+def _sort_key(entry: tuple[datetime, PodView]) -> tuple[datetime, str]:
+    ended_at, pod = entry
+    return ended_at, pod.name

@@ -50,14 +50,16 @@ QUEUED = frozenset({"SchedulingGated"})
 """Reasons of pods that wait for quota. This may take hours and never counts as stalled."""
 
 
-def make_problem(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
+def make_problem(reason: str, message: str, since: datetime | None, lasting_message: str | None = None) -> Problem:
     """Return a problem. If others may resolve the problem, it has the start time `since`."""
-    return Problem(reason, message, lasting, since=since if reason in RESOLVED_BY_OTHERS else None)
+    return Problem(reason, message, lasting_message, since=since if reason in RESOLVED_BY_OTHERS else None)
 
 
 def worst_problem(problems: Iterable[Problem]) -> Problem | None:
     """Return the worst problem. Problems that need a user are worst, followed by the oldest problem."""
-    return min(problems, key=lambda each: each.since.timestamp() if each.since else float("-inf"), default=None)
+    return min(
+        problems, key=lambda problem: problem.since.timestamp() if problem.since else float("-inf"), default=None
+    )
 
 
 def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
@@ -72,9 +74,9 @@ def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime
 
     The time is read from the written `conditions`.
     """
-    known = {each.type: each for each in conditions if each.reason == reason}
-    if "PlanAccepted" not in known:
+    by_type = {condition.type: condition for condition in conditions if condition.reason == reason}
+    if "PlanAccepted" not in by_type:
         return None
     # If the previous refusal had another reason, the deadline for other components starts at the change of the reason.
-    moments = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
+    moments = (by_type[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in by_type)
     return max(filter(None, map(parse_timestamp, moments)), default=None)

@@ -52,7 +52,7 @@ PROBE_TIMEOUT_SECONDS = 5
 
 def runtime_container(inference: Inference, defaults: InstallationDefaults) -> Object:
     """Return the runtime container, which serves the model."""
-    spec, ports = inference.spec, ServingConfig()
+    spec, serving_config = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,
         "image": resolve_image(spec, defaults),
@@ -64,14 +64,14 @@ def runtime_container(inference: Inference, defaults: InstallationDefaults) -> O
         "env": environment_variables(inference, defaults),
         "resources": _resources(spec),
         "ports": [
-            {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
-            {"name": STATUS_PORT_NAME, "containerPort": ports.status_port, "protocol": "TCP"},
+            {"name": MODEL_PORT_NAME, "containerPort": serving_config.model_port, "protocol": "TCP"},
+            {"name": STATUS_PORT_NAME, "containerPort": serving_config.status_port, "protocol": "TCP"},
         ],
         # Probe every second. Otherwise a warm pod would wait longer for its first request.
-        "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
+        "readinessProbe": _probe(READYZ_PATH, period_seconds=1, failure_threshold=3),
         # The runtime checks its own progress, so a failing /livez needs a restart. Allow six failures, because a busy
         # machine may answer late.
-        "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
+        "livenessProbe": _probe(LIVEZ_PATH, period_seconds=10, failure_threshold=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": runtime_volume_mounts(spec),
         "securityContext": _security_context(*spec.pod.capabilities),
@@ -83,7 +83,7 @@ def runtime_container(inference: Inference, defaults: InstallationDefaults) -> O
 
 def _security_context(*capabilities: Capability) -> Object:
     """Return the security context of a container. The pod template sets the other fields (pod_template.py)."""
-    added = [each.value for each in capabilities]
+    added = [capability.value for capability in capabilities]
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -95,17 +95,17 @@ def side_containers(pod: Pod) -> list[Object]:
     """Return the user's containers in the order of their start: first init containers, then sidecars."""
     return [
         *map(_side_container, pod.init_containers),
-        *({**_side_container(each), "restartPolicy": "Always"} for each in pod.sidecars),
+        *({**_side_container(sidecar), "restartPolicy": "Always"} for sidecar in pod.sidecars),
     ]
 
 
-def _side_container(asked: SideContainer) -> Object:
-    written = dump_non_defaults(asked)
+def _side_container(container: SideContainer) -> Object:
+    manifest = dump_non_defaults(container)
     return {
-        **written,
-        "env": _env_without_cards(written.get("env", ())),
-        "imagePullPolicy": asked.image_pull_policy.value,
-        "volumeMounts": [user_volume_mount(each) for each in asked.volume_mounts],
+        **manifest,
+        "env": _env_without_cards(manifest.get("env", ())),
+        "imagePullPolicy": container.image_pull_policy.value,
+        "volumeMounts": [user_volume_mount(mount) for mount in container.volume_mounts],
         "securityContext": _security_context(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -117,8 +117,8 @@ def _env_without_cards(env: Iterable[Object]) -> list[Object]:
     Intel's container runtime gives a container the cards that this variable lists. Images may also set the variable.
     Users may set the variable only if their class permits it.
     """
-    given = {each["name"]: each for each in env}
-    return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **given}.values())
+    variables = {variable["name"]: variable for variable in env}
+    return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **variables}.values())
 
 
 def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
@@ -129,8 +129,8 @@ def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> s
 
 def _resolve_pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
     """Return the pull policy. The installation's setting replaces `IfNotPresent`, which is the schema's default."""
-    asked = spec.server.image_pull_policy
-    return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
+    policy = spec.server.image_pull_policy
+    return defaults.image_pull_policy if policy is PullPolicy.IF_NOT_PRESENT else policy
 
 
 def environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
@@ -139,23 +139,23 @@ def environment_variables(inference: Inference, defaults: InstallationDefaults) 
     Knobs are set in the RuntimeConfig and also as variables, because the software of the device reads the variables
     when a process starts.
     """
-    plain = {**_folder_variables(inference.spec), **_offline_variables(inference.spec), **_engine_variables(inference)}
-    variables = {name: {"name": name, "value": value} for name, value in plain.items()}
+    values = {**_folder_variables(inference.spec), **_offline_variables(inference.spec), **_engine_variables(inference)}
+    variables = {name: {"name": name, "value": value} for name, value in values.items()}
     return list(
         {
             **variables,
             **_secret_variables(inference.spec),
             **recipe_environment(inference.spec.recipe_cache),
             **_tracing_variables(inference.identity, inference.spec.tracing or defaults.tracing),
-            **{each.name: _dump_variable(each) for each in inference.spec.engine.env},
+            **{variable.name: _dump_variable(variable) for variable in inference.spec.engine.env},
         }.values()
     )
 
 
 def _engine_variables(inference: Inference) -> dict[str, str]:
     """Return the knobs without paths in a fetched model. The runtime sets these when it knows the commit."""
-    found = render_engine_options(runtime_config(inference)).env
-    return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
+    env = render_engine_options(runtime_config(inference)).env
+    return {name: value for name, value in env.items() if not value.startswith(f"{FETCH_PATH}/")}
 
 
 def _dump_variable(variable: EnvVar) -> Object:
@@ -164,12 +164,12 @@ def _dump_variable(variable: EnvVar) -> Object:
 
 def _folder_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
     """Return variables that name writable folders. The root file system is read-only, and the user has no home."""
-    logs = (
+    device_variables = (
         {CARDS_VARIABLE: NO_CARDS}
         if runs_on_cpu(spec.accelerator)
         else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
     )
-    vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
+    vllm_variables = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
         "HOME": TEMPORARY_PATH,
         "TMPDIR": TEMPORARY_PATH,
@@ -177,8 +177,8 @@ def _folder_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
         "XDG_CACHE_HOME": CACHE_PATH,
         "HF_HOME": f"{CACHE_PATH}/huggingface",
         "TORCHINDUCTOR_CACHE_DIR": f"{RECIPE_PATH}/inductor",
-        **logs,
-        **(vllm if spec.engine.name is EngineName.VLLM else {}),
+        **device_variables,
+        **(vllm_variables if spec.engine.name is EngineName.VLLM else {}),
     }
 
 
@@ -189,20 +189,20 @@ def _offline_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 def _secret_variables(spec: GaudiInferenceSpec) -> dict[str, Object]:
     """Return the hub's access token and the API key as references to Secrets, so that manifests contain no values."""
-    found = {"HF_TOKEN": next(iter(hub_tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
+    secrets = {"HF_TOKEN": next(iter(hub_tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
-        for name, secret in found.items()
+        for name, secret in secrets.items()
         if secret
     }
 
 
-def _probe(path: str, period: int, failures: int) -> Object:
+def _probe(path: str, period_seconds: int, failure_threshold: int) -> Object:
     return {
         "httpGet": {"path": path, "port": STATUS_PORT_NAME, "scheme": "HTTP"},
-        "periodSeconds": period,
+        "periodSeconds": period_seconds,
         "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
-        "failureThreshold": failures,
+        "failureThreshold": failure_threshold,
     }
 
 
@@ -237,8 +237,8 @@ def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
     """Return the variables of shared recipes if recipes are shared. The revision is read from the pod's label."""
     if not cache.enabled:
         return {}
-    found = {REVISION_VARIABLE: _REVISION, **(_store_credentials(cache.object_store) if cache.object_store else {})}
-    return {name: {"name": name, "valueFrom": source} for name, source in found.items()}
+    sources = {REVISION_VARIABLE: _REVISION, **(_store_credentials(cache.object_store) if cache.object_store else {})}
+    return {name: {"name": name, "valueFrom": source} for name, source in sources.items()}
 
 
 def _store_credentials(store: RecipeObjectStore) -> dict[str, Object]:
@@ -248,27 +248,27 @@ def _store_credentials(store: RecipeObjectStore) -> dict[str, Object]:
     return {name: _optional_secret_source(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
 
 
-def _tracing_variables(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
+def _tracing_variables(owner: Identity, tracing: Tracing | None) -> dict[str, Object]:
     """Return OpenTelemetry variables, which the runtime and vLLM read, or no variables if tracing is off.
 
     The order of the variables matters, because later variables refer to earlier variables.
     """
-    if asked is None:
+    if tracing is None:
         return {}
-    named = f"service.namespace={owner.namespace},service.version=$({REVISION_VARIABLE})"
-    where = f"k8s.namespace.name={owner.namespace},k8s.pod.name=$({POD_VARIABLE})"
-    plain = {
-        ENDPOINT_VARIABLE: asked.collector.endpoint,
-        PROTOCOL_VARIABLE: asked.collector.protocol,
+    service_attributes = f"service.namespace={owner.namespace},service.version=$({REVISION_VARIABLE})"
+    pod_attributes = f"k8s.namespace.name={owner.namespace},k8s.pod.name=$({POD_VARIABLE})"
+    values = {
+        ENDPOINT_VARIABLE: tracing.collector.endpoint,
+        PROTOCOL_VARIABLE: tracing.collector.protocol,
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-        "OTEL_TRACES_SAMPLER_ARG": f"{asked.sampling_percent / 100:g}",
+        "OTEL_TRACES_SAMPLER_ARG": f"{tracing.sampling_percent / 100:g}",
         "OTEL_SERVICE_NAME": owner.name,
-        "OTEL_RESOURCE_ATTRIBUTES": f"{named},{where}",
+        "OTEL_RESOURCE_ATTRIBUTES": f"{service_attributes},{pod_attributes}",
     }
     sources = {REVISION_VARIABLE: _REVISION, POD_VARIABLE: {"fieldRef": {"fieldPath": "metadata.name"}}}
     return {
         **{name: {"name": name, "valueFrom": source} for name, source in sources.items()},
-        **{name: {"name": name, "value": value} for name, value in plain.items()},
+        **{name: {"name": name, "value": value} for name, value in values.items()},
     }
 
 
@@ -309,4 +309,4 @@ def _optional_secret_source(name: str, key: str) -> Object:
 
 def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
     """Return the environment variables in engine.env that have a literal value in the spec."""
-    return {each.name: each.value for each in spec.engine.env if each.value is not None}
+    return {variable.name: variable.value for variable in spec.engine.env if variable.value is not None}

@@ -17,8 +17,8 @@ def runs_vllm_on_card(inference: Inference) -> bool:
 
 def captures_graphs(inference: Inference) -> bool:
     """Return True if pods capture graphs. The execution mode and the warm-up settings of the spec decide this."""
-    eager = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
-    return inference.spec.warmup.enabled and not eager
+    lacks_graphs = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
+    return inference.spec.warmup.enabled and not lacks_graphs
 
 
 def execution_mode(inference: Inference) -> ExecutionMode:
@@ -27,7 +27,7 @@ def execution_mode(inference: Inference) -> ExecutionMode:
     Without a stored revision, the mode is torch.compile.
     """
     # Prefer the mode of the revision. The default may have changed since the revision was created.
-    return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
+    return inference.spec.engine.execution_mode or inference.stored_mode or ExecutionMode.TORCH_COMPILE
 
 
 def runs_on_cpu(accelerator: Accelerator) -> bool:

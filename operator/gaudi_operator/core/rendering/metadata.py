@@ -27,11 +27,11 @@ def child_manifest(
     revision: str | None = None,
     annotations: Mapping[str, str] | None = None,
     *,
-    outlives: bool = False,
+    outlives_owner: bool = False,
 ) -> Object:
     """Return a child of `owner` with the top-level fields of `body` and the hash of its content.
 
-    If `outlives` is True, the child has the owner's labels but no owner reference.
+    If `outlives_owner` is True, the child has the owner's labels but no owner reference.
 
     A later reconcile compares the hash to detect fields that were removed from the applied content. Fields that are
     still applied are compared with the live object. `blockOwnerDeletion` is false, because true requires a permission
@@ -42,7 +42,7 @@ def child_manifest(
         "namespace": owner.namespace,
         "labels": child_labels(owner, revision),
         **({"annotations": dict(annotations)} if annotations else {}),
-        **({} if outlives else {"ownerReferences": [owner_reference(owner)]}),
+        **({} if outlives_owner else {"ownerReferences": [owner_reference(owner)]}),
     }
     return add_applied_hash({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
 
@@ -67,8 +67,8 @@ def selector_labels(owner: Identity) -> dict[str, str]:
 
 def traffic_labels(inference: Inference) -> dict[str, str]:
     """Return the pod labels that select one pod per replica. If a replica is a group, this pod is the leader."""
-    several = inference.spec.parallelism.nodes > 1
-    return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if several else {})}
+    has_several_nodes = inference.spec.parallelism.nodes > 1
+    return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if has_several_nodes else {})}
 
 
 def revision_labels(owner: Identity, revision: str) -> dict[str, str]:

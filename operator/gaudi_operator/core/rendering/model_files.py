@@ -24,22 +24,22 @@ def checkpoint_folder(source: ModelSource) -> str:
     return model_folder(source, MODEL_PATH)
 
 
-def adapter_mount_path(at: int) -> str:
-    """Return the path at which the model files of the adapter with number `at` are mounted."""
-    return f"{ADAPTERS_PATH}/{at}"
+def adapter_mount_path(index: int) -> str:
+    """Return the path at which the model files of the adapter with number `index` are mounted."""
+    return f"{ADAPTERS_PATH}/{index}"
 
 
-def model_folder(source: ModelSource, mount: str) -> str:
-    """Return the folder of the model files inside the container. `mount` is the mount path of the source."""
+def model_folder(source: ModelSource, mount_path: str) -> str:
+    """Return the folder of the model files inside the container. `mount_path` is the mount path of the source."""
     if source.hugging_face:
         return FETCH_PATH
-    inside = source.persistent_volume_claim or source.oci_image
-    return normpath(join(mount, inside.path)) if inside else mount
+    volume_source = source.persistent_volume_claim or source.oci_image
+    return normpath(join(mount_path, volume_source.path)) if volume_source else mount_path
 
 
 def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
     """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
-    sources = (model.source, *(each.source for each in model.adapters))
+    sources = (model.source, *(adapter.source for adapter in model.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
@@ -48,7 +48,7 @@ def hub_tokens(model: Model) -> tuple[SecretKey, ...]:
 
     A pod supports only one token, which is used for all repositories.
     """
-    return tuple(dict.fromkeys(each.token_secret_ref for each in hub_repositories(model) if each.token_secret_ref))
+    return tuple(dict.fromkeys(repo.token_secret_ref for repo in hub_repositories(model) if repo.token_secret_ref))
 
 
 def describe_fetch_progress(progress: FetchProgress) -> str:

@@ -42,23 +42,23 @@ def pod_template(
             "enableServiceLinks": False,
             "topologySpreadConstraints": _spread_constraints(inference, revision),
             **_scheduling_fields(inference, defaults),
-            **({"initContainers": more} if (more := side_containers(inference.spec.pod)) else {}),
+            **({"initContainers": init_containers} if (init_containers := side_containers(inference.spec.pod)) else {}),
         },
     }
 
 
-def worker_template(leader: Object) -> Object:
+def worker_template(leader_template: Object) -> Object:
     """Return the pod template of a group's workers. They have no readiness gate, because they receive no traffic."""
-    spec = {name: value for name, value in leader["spec"].items() if name != "readinessGates"}
-    return {**leader, "spec": spec}
+    spec = {name: value for name, value in leader_template["spec"].items() if name != "readinessGates"}
+    return {**leader_template, "spec": spec}
 
 
 def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
-    restarted = inference.identity.restarted_at
+    restarted_at = inference.identity.restarted_at
     return {
         **inference.spec.pod.annotations,
         PLAN_HASH_ANNOTATION: plan_hash,
-        **({RESTARTED_AT_ANNOTATION: restarted} if restarted else {}),
+        **({RESTARTED_AT_ANNOTATION: restarted_at} if restarted_at else {}),
     }
 
 
@@ -76,8 +76,8 @@ def _pod_security_context(spec: GaudiInferenceSpec) -> Object:
 
 def _group_id(spec: GaudiInferenceSpec) -> int:
     """Return the group ID, which is the user ID. If node folders are mounted, return the fixed group of their files."""
-    sources = (spec.model.source, *(each.source for each in spec.model.adapters))
-    return DEFAULT_USER if any(each.host_path for each in sources) else spec.pod.run_as_user
+    sources = (spec.model.source, *(adapter.source for adapter in spec.model.adapters))
+    return DEFAULT_USER if any(source.host_path for source in sources) else spec.pod.run_as_user
 
 
 def _fs_group_settings(spec: GaudiInferenceSpec) -> Object:
@@ -90,14 +90,16 @@ def _fs_group_settings(spec: GaudiInferenceSpec) -> Object:
     if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}
     # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.
-    lazily = {"fsGroupChangePolicy": "OnRootMismatch"}
-    return lazily if spec.pod.user_from_cluster else {"fsGroup": _group_id(spec), **lazily}
+    change_policy = {"fsGroupChangePolicy": "OnRootMismatch"}
+    return change_policy if spec.pod.user_from_cluster else {"fsGroup": _group_id(spec), **change_policy}
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:
-    claims = {each.name for each in pod.volumes if each.persistent_volume_claim}
-    others = chain.from_iterable(each.volume_mounts for each in (*pod.init_containers, *pod.sidecars))
-    return any(each.name in claims and not each.read_only for each in (*pod.volume_mounts, *others))
+    claims = {volume.name for volume in pod.volumes if volume.persistent_volume_claim}
+    side_container_mounts = chain.from_iterable(
+        container.volume_mounts for container in (*pod.init_containers, *pod.sidecars)
+    )
+    return any(mount.name in claims and not mount.read_only for mount in (*pod.volume_mounts, *side_container_mounts))
 
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -105,15 +107,16 @@ HOSTNAME = "kubernetes.io/hostname"
 
 def _spread_constraints(inference: Inference, revision: str) -> list[Object]:
     """Return the topology spread constraints. The spread over nodes is only preferred, so that all pods can start."""
-    asked = inference.spec.pod.topology_spread_constraints
-    ours = {
+    constraints = inference.spec.pod.topology_spread_constraints
+    default_constraint = {
         "maxSkew": 1,
         "topologyKey": HOSTNAME,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": revision_labels(inference.identity, revision)},
     }
-    theirs = [_add_label_selector(dump_non_defaults(each), inference.identity) for each in asked]
-    return theirs if any(each.topology_key == HOSTNAME for each in asked) else [ours, *theirs]
+    rendered = [_add_label_selector(dump_non_defaults(constraint), inference.identity) for constraint in constraints]
+    replaces_default = any(constraint.topology_key == HOSTNAME for constraint in constraints)
+    return rendered if replaces_default else [default_constraint, *rendered]
 
 
 def _add_label_selector(term: Object, identity: Identity) -> Object:
@@ -122,41 +125,43 @@ def _add_label_selector(term: Object, identity: Identity) -> Object:
 
 
 def _affinity(inference: Inference) -> Object:
-    asked, identity = inference.spec.pod.affinity, inference.identity
-    if asked is None:
+    affinity, identity = inference.spec.pod.affinity, inference.identity
+    if affinity is None:
         return {}
     parts = {
-        "nodeAffinity": dump_non_defaults(asked.node_affinity) if asked.node_affinity else {},
-        "podAffinity": _pod_affinity(asked.pod_affinity, identity),
-        "podAntiAffinity": _pod_affinity(asked.pod_anti_affinity, identity),
+        "nodeAffinity": dump_non_defaults(affinity.node_affinity) if affinity.node_affinity else {},
+        "podAffinity": _pod_affinity(affinity.pod_affinity, identity),
+        "podAntiAffinity": _pod_affinity(affinity.pod_anti_affinity, identity),
     }
     return {name: part for name, part in parts.items() if part}
 
 
-def _pod_affinity(asked: PodAffinity | None, identity: Identity) -> Object:
-    found = dump_non_defaults(asked) if asked else {}
-    required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+def _pod_affinity(affinity: PodAffinity | None, identity: Identity) -> Object:
+    manifest = dump_non_defaults(affinity) if affinity else {}
+    required_key, preferred_key = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
     terms = {
-        required: [_add_label_selector(each, identity) for each in found.get(required, ())],
-        preferred: [
-            {**each, "podAffinityTerm": _add_label_selector(each["podAffinityTerm"], identity)}
-            for each in found.get(preferred, ())
+        required_key: [_add_label_selector(term, identity) for term in manifest.get(required_key, ())],
+        preferred_key: [
+            {**term, "podAffinityTerm": _add_label_selector(term["podAffinityTerm"], identity)}
+            for term in manifest.get(preferred_key, ())
         ],
     }
-    return {kind: each for kind, each in terms.items() if each}
+    return {kind: entries for kind, entries in terms.items() if entries}
 
 
 def _scheduling_fields(inference: Inference, defaults: InstallationDefaults) -> Object:
-    pod, claim = inference.spec.pod, inference.spec.accelerator.resource_claim_template_name
+    pod, claim_template = inference.spec.pod, inference.spec.accelerator.resource_claim_template_name
     fields: dict[str, Any] = {
         "nodeSelector": dict(pod.node_selector),
         "affinity": _affinity(inference),
-        "tolerations": [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in pod.tolerations],
+        "tolerations": [
+            toleration.model_dump(mode="json", by_alias=True, exclude_none=True) for toleration in pod.tolerations
+        ],
         "priorityClassName": pod.priority_class_name,
         "schedulerName": pod.scheduler_name,
         "runtimeClassName": pod.runtime_class_name,
         "imagePullSecrets": [{"name": name} for name in _pull_secrets(pod, defaults)],
-        "resourceClaims": [{"name": "cards", "resourceClaimTemplateName": claim}] if claim else [],
+        "resourceClaims": [{"name": "cards", "resourceClaimTemplateName": claim_template}] if claim_template else [],
     }
     return {key: value for key, value in fields.items() if value}
 
@@ -166,4 +171,4 @@ def _pull_secrets(pod: Pod, defaults: InstallationDefaults) -> tuple[str, ...]:
 
     Only the kubelet reads these secrets.
     """
-    return tuple(each.name for each in pod.image_pull_secrets) or defaults.image_pull_secrets
+    return tuple(secret.name for secret in pod.image_pull_secrets) or defaults.image_pull_secrets

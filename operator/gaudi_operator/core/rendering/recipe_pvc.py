@@ -21,24 +21,24 @@ def recipe_pvc_name(owner: Identity) -> str:
     return f"{owner.name}{RECIPE_PVC_SUFFIX}"
 
 
-def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
+def recipe_pvc(owner: Identity, cache: RecipeCache, live_pvc: Manifest | None) -> Object:
     """Return the recipe PVC.
 
     The PVC outlives every revision. It is deleted with the resource, unless its retention policy is Retain. If someone
-    has enlarged the `live` PVC, the result has the larger size, because Kubernetes does not allow shrinking.
+    has enlarged `live_pvc`, the result has the larger size, because Kubernetes does not allow shrinking.
     """
-    storage = max(filter(None, (cache.size, _requested_storage(live))), key=parse_quantity)
+    storage = max(filter(None, (cache.size, _requested_storage(live_pvc))), key=parse_quantity)
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
     if cache.storage_class_name:
         spec["storageClassName"] = cache.storage_class_name
     retained = cache.retention_policy is RetentionPolicy.RETAIN
     return child_manifest(
-        "v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives=retained
+        "v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives_owner=retained
     )
 
 
-def _requested_storage(live: Manifest | None) -> str | None:
-    spec = live["spec"] if live else {}
+def _requested_storage(live_pvc: Manifest | None) -> str | None:
+    spec = live_pvc["spec"] if live_pvc else {}
     requested = spec.get("resources", {}).get("requests", {}).get("storage")
     return None if requested is None else str(requested)
 

@@ -59,7 +59,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             dtype=spec.model.dtype,
             kv_cache_dtype=spec.model.kv_cache_dtype,
             quantization=_quantization_config(spec.model),
-            adapters=tuple(_adapter_config(at, each) for at, each in enumerate(spec.model.adapters)),
+            adapters=tuple(_adapter_config(index, adapter) for index, adapter in enumerate(spec.model.adapters)),
             max_adapter_rank=spec.model.max_adapter_rank,
             max_adapters_per_batch=spec.model.max_adapters_per_batch,
             items_per_prompt=ItemsPerPrompt.model_validate(spec.model.items_per_prompt.model_dump()),
@@ -134,28 +134,29 @@ def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
     """Return True if the engine may split a prompt into several steps."""
     # Do not split prompts if one step has room for the longest prompt. Splitting at least doubles the number of prompt
     # buckets.
-    longer = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
+    exceeds_step = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
     if spec.engine.name is not EngineName.VLLM or spec.engine.chunked_prefill is None:
-        return longer
+        return exceeds_step
     return spec.engine.chunked_prefill
 
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
-    asked = read_speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
+    speculation = read_speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
     # Ignore a value out of range here. admission/speculation.py rejects it with a better message than the validation of
     # the RuntimeConfig.
-    return asked.tokens if asked and asked.tokens and 1 <= asked.tokens <= MOST_DRAFTS else None
+    tokens = speculation.draft_tokens if speculation else None
+    return tokens if tokens and 1 <= tokens <= MOST_DRAFTS else None
 
 
 def _hub_repository(source: ModelSource) -> HubRepository | None:
-    found = source.hugging_face
-    return HubRepository(repo=found.repo, revision=found.revision) if found else None
+    repository = source.hugging_face
+    return HubRepository(repo=repository.repo, revision=repository.revision) if repository else None
 
 
-def _adapter_config(at: int, adapter: Adapter) -> AdapterConfig:
+def _adapter_config(index: int, adapter: Adapter) -> AdapterConfig:
     return AdapterConfig(
         name=adapter.name,
-        path=model_folder(adapter.source, adapter_mount_path(at)),
+        path=model_folder(adapter.source, adapter_mount_path(index)),
         hub=_hub_repository(adapter.source),
     )
 
@@ -166,8 +167,8 @@ def _fetch_limit(model: Model) -> int | None:
     The kubelet evicts a pod that exceeds the limit. The limit is part of the configuration, because a pod cannot read
     it.
     """
-    folder = model.cache.empty_dir
-    return parse_bytes(folder.size_limit) if folder and folder.size_limit else None
+    empty_dir = model.cache.empty_dir
+    return parse_bytes(empty_dir.size_limit) if empty_dir and empty_dir.size_limit else None
 
 
 def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
@@ -198,13 +199,13 @@ def _recipe_store(store: RecipeObjectStore) -> RecipeStore:
 
 
 def _quantization_config(model: Model) -> QuantizationConfig | None:
-    desired = model.quantization
-    if desired is None:
+    quantization = model.quantization
+    if quantization is None:
         return None
-    config = desired.config_file
+    config_file = quantization.config_file
     return QuantizationConfig(
-        method=desired.method,
-        config_file=normpath(join(checkpoint_folder(model.source), config)) if config else None,
+        method=quantization.method,
+        config_file=normpath(join(checkpoint_folder(model.source), config_file)) if config_file else None,
     )
 
 
@@ -232,5 +233,5 @@ def _warmup_config(warmup: Warmup) -> WarmupConfig:
         "graph_memory_share": warmup.graph_memory_percent / 100,
         "prompt_ratio": warmup.prompt_graph_percent / 100,
     }
-    known = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys(), exclude_none=True)
-    return WarmupConfig.model_validate({**known, **shares})
+    fields = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys(), exclude_none=True)
+    return WarmupConfig.model_validate({**fields, **shares})

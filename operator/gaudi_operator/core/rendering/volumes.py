@@ -29,29 +29,29 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 def pod_volumes(inference: Inference, config_map: str) -> list[Object]:
     """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
-    shared = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
-    mounted = model_volume_source(spec.model.source)
+    shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
+    model_source = model_volume_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
-        *([{"name": "model", **mounted}] if mounted else []),
+        *([{"name": "model", **model_source}] if model_source else []),
         *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched_model_source(spec.model.cache)}] if hub_repositories(spec.model) else []),
         *_certificate_volume(spec.server.tls_secret_name),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
         {"name": "cache", "emptyDir": _empty_dir_settings(spec.pod.cache_size)},
         {"name": "tmp", "emptyDir": _empty_dir_settings(spec.pod.tmp_size)},
-        {"name": "shared-memory", "emptyDir": shared},
+        {"name": "shared-memory", "emptyDir": shared_memory},
         *map(dump_non_defaults, spec.pod.volumes),
     ]
 
 
 def runtime_volume_mounts(spec: GaudiInferenceSpec) -> list[Object]:
     """Return the volume mounts of the runtime container. Volumes of the user are read-only by default."""
-    mounted = model_volume_source(spec.model.source)
+    model_source = model_volume_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
-        *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
-        *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
+        *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if model_source else []),
+        *({**mount, "readOnly": True} for mount in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if hub_repositories(spec.model) else []),
         # Mount the Secret as a folder. The kubelet never updates files that are mounted with `subPath`.
         *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.server.tls_secret_name else []),
@@ -63,10 +63,10 @@ def runtime_volume_mounts(spec: GaudiInferenceSpec) -> list[Object]:
     ]
 
 
-def user_volume_mount(asked: VolumeMount) -> Object:
+def user_volume_mount(mount: VolumeMount) -> Object:
     """Return the mount of a user's volume. It is read-only by default, while Kubernetes defaults to read-write."""
-    found = {"name": asked.name, "mountPath": asked.mount_path, "subPath": asked.sub_path, "readOnly": asked.read_only}
-    return {key: value for key, value in found.items() if value}
+    fields = {"name": mount.name, "mountPath": mount.mount_path, "subPath": mount.sub_path, "readOnly": mount.read_only}
+    return {key: value for key, value in fields.items() if value}
 
 
 def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
@@ -80,41 +80,41 @@ def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
 
 
 def _adapter_volumes(model: Model) -> list[Object]:
-    found = ((at, model_volume_source(each.source)) for at, each in enumerate(model.adapters))
-    return [{"name": f"adapter-{at}", **source} for at, source in found if source]
+    sources = ((index, model_volume_source(adapter.source)) for index, adapter in enumerate(model.adapters))
+    return [{"name": f"adapter-{index}", **source} for index, source in sources if source]
 
 
 def _adapter_mounts(model: Model) -> list[Object]:
     return [
-        {"name": f"adapter-{at}", "mountPath": adapter_mount_path(at)}
-        for at, each in enumerate(model.adapters)
-        if model_volume_source(each.source)
+        {"name": f"adapter-{index}", "mountPath": adapter_mount_path(index)}
+        for index, adapter in enumerate(model.adapters)
+        if model_volume_source(adapter.source)
     ]
 
 
-def _certificate_volume(secret: str | None) -> list[Object]:
+def _certificate_volume(secret_name: str | None) -> list[Object]:
     # The volume is not optional. The kubelet then waits until cert-manager has created the Secret, and reports that it
     # waits.
-    return [{"name": "gaudi-tls", "secret": {"secretName": secret}}] if secret else []
+    return [{"name": "gaudi-tls", "secret": {"secretName": secret_name}}] if secret_name else []
 
 
-def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
+def _recipe_volumes(cache: RecipeCache, pvc_name: str) -> list[Object]:
     if not cache.enabled:
         return []
     seed = [{"name": "seed-recipes", **image_volume_source(cache.oci_image)}] if cache.oci_image else []
     # This ConfigMap is optional, because a pod can start without it. Without the list of kept revisions, the pod
     # removes no recipes.
-    kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
-    claimed = {"claimName": cache.existing_claim or claim}
-    return [{"name": "recipes", "persistentVolumeClaim": claimed}, kept, *seed]
+    kept_revisions = {"name": "kept-revisions", "configMap": {"name": pvc_name, "optional": True}}
+    pvc_source = {"claimName": cache.existing_claim or pvc_name}
+    return [{"name": "recipes", "persistentVolumeClaim": pvc_source}, kept_revisions, *seed]
 
 
 def _recipe_mounts(cache: RecipeCache) -> list[Object]:
     if not cache.enabled:
         return []
     seed = {"name": "seed-recipes", "mountPath": SEED_RECIPES_PATH, "readOnly": True}
-    kept = {"name": "kept-revisions", "mountPath": dirname(KEPT_REVISIONS_PATH), "readOnly": True}
-    return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept, *([seed] if cache.oci_image else [])]
+    kept_revisions = {"name": "kept-revisions", "mountPath": dirname(KEPT_REVISIONS_PATH), "readOnly": True}
+    return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept_revisions, *([seed] if cache.oci_image else [])]
 
 
 def image_volume_source(image: OciImageSource) -> Object:

@@ -41,22 +41,25 @@ class FailureRecord:
 
     def active_back_off(self, deadlines: Deadlines) -> BackOff | None:
         """Return the back-off if it has not expired."""
-        over = self.back_off is None or deadlines.has_passed(datetime.fromisoformat(self.back_off.until), 0)
-        return None if over else self.back_off
+        expired = self.back_off is None or deadlines.has_passed(datetime.fromisoformat(self.back_off.until), 0)
+        return None if expired else self.back_off
 
 
 def failure_records(
-    pods: Iterable[PodView], before: GaudiInferenceStatus, found: Mapping[str, LastTermination]
+    pods: Iterable[PodView], previous: GaudiInferenceStatus, terminations: Mapping[str, LastTermination]
 ) -> dict[str, FailureRecord]:
     """Return the failure record of each revision, from the written status and the terminations since then.
 
-    `found` contains the terminations by pod name.
+    `terminations` contains the terminations by pod name.
     """
-    known = {row.name: _read_record(row) for row in before.revisions}
-    mine: dict[str, list[PodView]] = {name: [] for name in known}
+    records = {row.name: _read_record(row) for row in previous.revisions}
+    pods_by_revision: dict[str, list[PodView]] = {name: [] for name in records}
     for pod in pods:
-        mine.setdefault(pod.revision, []).append(pod)
-    return {name: _update_record(known.get(name, FailureRecord()), each, found) for name, each in mine.items()}
+        pods_by_revision.setdefault(pod.revision, []).append(pod)
+    return {
+        name: _update_record(records.get(name, FailureRecord()), revision_pods, terminations)
+        for name, revision_pods in pods_by_revision.items()
+    }
 
 
 def _read_record(row: RevisionStatus) -> FailureRecord:
@@ -64,15 +67,15 @@ def _read_record(row: RevisionStatus) -> FailureRecord:
 
     Entries with invalid times are ignored, because other clients may write the status.
     """
-    error, pause = row.last_termination, row.back_off
+    termination, back_off = row.last_termination, row.back_off
     return FailureRecord(
-        error if error and parse_timestamp(error.time) else None,
-        pause if pause and parse_timestamp(pause.since) and parse_timestamp(pause.until) else None,
+        termination if termination and parse_timestamp(termination.time) else None,
+        back_off if back_off and parse_timestamp(back_off.since) and parse_timestamp(back_off.until) else None,
     )
 
 
 def limit_for_back_off(
-    replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, FailureRecord], deadlines: Deadlines
+    replicas: Mapping[str, int], pods: Iterable[PodView], records: Mapping[str, FailureRecord], deadlines: Deadlines
 ) -> dict[str, int]:
     """Return `replicas` by revision. The number is reduced for revisions in back-off, so that they get no new pods.
 
@@ -80,66 +83,75 @@ def limit_for_back_off(
     created in the same second as the termination stays if a node has accepted it. Pods that were created later are
     removed, because they are only seconds old.
     """
-    pauses = {name: pause for name in replicas if name in known and (pause := known[name].active_back_off(deadlines))}
-    seen = [pod for pod in pods if pod.is_active]
+    back_offs = {
+        name: back_off
+        for name in replicas
+        if name in records and (back_off := records[name].active_back_off(deadlines))
+    }
+    active = [pod for pod in pods if pod.is_active]
     return {
-        name: min(count, _count_kept_pods(seen, name, pauses[name])) if name in pauses else count
+        name: min(count, _count_kept_pods(active, name, back_offs[name])) if name in back_offs else count
         for name, count in replicas.items()
     }
 
 
 def add_back_off(
-    problem: Problem | None, known: FailureRecord | None, active: int, desired: int, deadlines: Deadlines
+    problem: Problem | None, record: FailureRecord | None, active_pods: int, desired_replicas: int, deadlines: Deadlines
 ) -> Problem | None:
     """Return the `problem` of a revision. If the revision is in back-off, add the time of the next pod.
 
-    `active` is the number of existing pods. If it is 0, the back-off itself is the problem.
+    `active_pods` is the number of existing pods. If it is 0, the back-off itself is the problem.
     """
-    if known is None or active >= desired:
+    if record is None or active_pods >= desired_replicas:
         return problem
-    pause, error = known.active_back_off(deadlines), known.last_termination
-    if pause is None:
+    back_off, termination = record.active_back_off(deadlines), record.last_termination
+    if back_off is None:
         return problem
-    tries = f"{pause.failures} attempts in a row ended before a pod served"
+    attempts = f"{back_off.failures} attempts in a row ended before a pod served"
     if problem:
         return replace(
-            problem, message=f"{problem.message} {tries}. The operator creates the next pod at {pause.until}."
+            problem, message=f"{problem.message} {attempts}. The operator creates the next pod at {back_off.until}."
         )
-    if active or error is None:
+    if active_pods or termination is None:
         return None
-    said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
-    since = parse_timestamp(pause.first or pause.since)
-    return make_problem("PodsFail", f"{said} The operator creates the next pod at {pause.until}.", since)
+    summary = f"{attempts}, the last one with pod {termination.pod}: {termination.message.rstrip('.')}."
+    since = parse_timestamp(back_off.first or back_off.since)
+    return make_problem("PodsFail", f"{summary} The operator creates the next pod at {back_off.until}.", since)
 
 
-def _update_record(known: FailureRecord, pods: list[PodView], found: Mapping[str, LastTermination]) -> FailureRecord:
+def _update_record(
+    record: FailureRecord, pods: list[PodView], terminations: Mapping[str, LastTermination]
+) -> FailureRecord:
     """Return the written record, updated with the terminations that are not counted yet."""
-    proven = max((since for pod in pods if pod.is_ready and (since := pod.open_since)), default=None)
-    error, back_off = known.last_termination, known.back_off
-    for end in pod_ends(pods, found):
+    last_opened = max((since for pod in pods if pod.is_ready and (since := pod.open_since)), default=None)
+    termination, back_off = record.last_termination, record.back_off
+    for end in pod_ends(pods, terminations):
         # Times have a resolution of one second. A termination in the same second as the last counted termination is not
         # counted.
-        if error is None or end.at > datetime.fromisoformat(error.time):
-            error = RevisionTermination(time=format_timestamp(end.at), pod=end.pod, message=end.sentence)
-            back_off = _next_back_off(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
-    if back_off and proven and proven >= datetime.fromisoformat(back_off.since):
+        if termination is None or end.ended_at > datetime.fromisoformat(termination.time):
+            termination = RevisionTermination(
+                time=format_timestamp(end.ended_at), pod=end.pod_name, message=end.message
+            )
+            if end.is_counted and (last_opened is None or end.ended_at > last_opened):
+                back_off = _next_back_off(back_off, end)
+    if back_off and last_opened and last_opened >= datetime.fromisoformat(back_off.since):
         back_off = None
-    return FailureRecord(error, back_off)
+    return FailureRecord(termination, back_off)
 
 
-def _next_back_off(known: BackOff | None, end: PodEnd) -> BackOff:
-    """Return the back-off after the end of a pod. If the pod started before the last counted end, return `known`.
+def _next_back_off(previous: BackOff | None, end: PodEnd) -> BackOff:
+    """Return the back-off after the end of a pod. If the pod started before the last counted end, return `previous`.
 
     Such a pod belongs to the same attempt, so its end is not counted.
     """
-    since = datetime.fromisoformat(known.since) if known else None
-    if known and since and end.began < since:
-        return known
-    goes_on = known if known and since and end.at - since <= FORGOTTEN else None
-    failures = min(MOST_COUNT, goes_on.failures + 1) if goes_on else 1
-    ended, pause = format_timestamp(end.at), timedelta(seconds=_back_off_seconds(failures))
-    first = (goes_on.first or goes_on.since) if goes_on else ended
-    return BackOff(failures=failures, first=first, since=ended, until=format_timestamp(end.at + pause))
+    since = datetime.fromisoformat(previous.since) if previous else None
+    if previous and since and end.began_at < since:
+        return previous
+    ongoing = previous if previous and since and end.ended_at - since <= FORGOTTEN else None
+    failures = min(MOST_COUNT, ongoing.failures + 1) if ongoing else 1
+    end_time, pause = format_timestamp(end.ended_at), timedelta(seconds=_back_off_seconds(failures))
+    first = (ongoing.first or ongoing.since) if ongoing else end_time
+    return BackOff(failures=failures, first=first, since=end_time, until=format_timestamp(end.ended_at + pause))
 
 
 def _back_off_seconds(failures: int) -> int:
@@ -147,16 +159,16 @@ def _back_off_seconds(failures: int) -> int:
     return 0 if failures < 2 else min(MOST_SECONDS, FIRST_SECONDS << min(failures - 2, 8))
 
 
-def _count_kept_pods(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
+def _count_kept_pods(active: Iterable[PodView], revision: str, back_off: BackOff) -> int:
     """Return how many pods stay. A LeaderWorkerSet also keeps all pods with lower ordinals than a pod that stays."""
-    since = datetime.fromisoformat(pause.since)
-    staying = [pod for pod in active if pod.revision == revision and _is_kept(pod, since)]
-    return max([len(staying), *(1 + pod.ordinal for pod in staying if pod.ordinal is not None)])
+    since = datetime.fromisoformat(back_off.since)
+    kept_pods = [pod for pod in active if pod.revision == revision and _is_kept(pod, since)]
+    return max([len(kept_pods), *(1 + pod.ordinal for pod in kept_pods if pod.ordinal is not None)])
 
 
 def _is_kept(pod: PodView, since: datetime) -> bool:
     # Attempts begin when pods end. A pod that was created before the last counted end belongs to the attempt of the
     # ended pod, and may still become ready.
-    if pod.has_gate_condition or pod.created is None or pod.created < since:
+    if pod.has_gate_condition or pod.created_at is None or pod.created_at < since:
         return True
-    return pod.created == since and pod.container is not None
+    return pod.created_at == since and pod.container is not None

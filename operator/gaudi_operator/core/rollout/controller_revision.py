@@ -27,10 +27,10 @@ MAX_REASON, MAX_MESSAGE, MAX_FORMER_NUMBERS = 64, 1024, 10
 
 def history_annotations(revision: Revision) -> dict[str, str]:
     """Return the annotations of the ControllerRevision, which store the failure and the former numbers."""
-    former = ",".join(map(str, revision.former_numbers[-MAX_FORMER_NUMBERS:]))
+    former_numbers = ",".join(map(str, revision.former_numbers[-MAX_FORMER_NUMBERS:]))
     return {
         **failure_annotations(revision.failure),
-        **({FORMER_NUMBERS_ANNOTATION: former} if former else {}),
+        **({FORMER_NUMBERS_ANNOTATION: former_numbers} if former_numbers else {}),
     }
 
 
@@ -38,8 +38,8 @@ def failure_annotations(failure: Problem | None) -> dict[str, str]:
     """Return the annotations that record a failure in a ControllerRevision, or no annotations without a failure."""
     if failure is None:
         return {}
-    said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
-    return {FAILURE_ANNOTATION: canonical_json({"reason": said.reason, "message": said.message})}
+    record = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
+    return {FAILURE_ANNOTATION: canonical_json({"reason": record.reason, "message": record.message})}
 
 
 def read_failure(annotations: Mapping[str, str]) -> Problem | None:
@@ -48,11 +48,11 @@ def read_failure(annotations: Mapping[str, str]) -> Problem | None:
     if text is None:
         return None
     try:
-        said = json.loads(text)
-        found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
+        record = json.loads(text)
+        failure = Problem(str(record["reason"])[:MAX_REASON], str(record["message"])[:MAX_MESSAGE])
         # A lone surrogate is valid in JSON, but makes the status write fail. encode() raises ValueError for such a
         # text.
-        return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
+        return Problem(*(part.encode().decode() for part in (failure.reason, failure.message)))
     except (ValueError, TypeError, KeyError, RecursionError):
         return Problem("MarkedFailed", text[:MAX_MESSAGE])
 
@@ -67,7 +67,7 @@ _MOST_FORMER_TEXT = MAX_FORMER_NUMBERS * len(f"{_MOST_NUMBER},")
 def read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
     """Return the recorded former numbers, oldest first. Users may write other texts, which are skipped."""
     parts = annotations.get(FORMER_NUMBERS_ANNOTATION, "")[:_MOST_FORMER_TEXT].split(",")
-    return tuple(int(each) for each in parts if each.isascii() and each.isdecimal())[-MAX_FORMER_NUMBERS:]
+    return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())[-MAX_FORMER_NUMBERS:]
 
 
 _MOST_VOLUMES = 1_000
@@ -126,8 +126,8 @@ class _RevisionData(TolerantModel):
 
 def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
     """Return the stored revisions, newest first. ControllerRevisions that are being deleted are left out."""
-    alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
-    return tuple(sorted(filter(None, map(_read_revision, alive)), key=lambda revision: revision.number, reverse=True))
+    live = [manifest for manifest in manifests if "deletionTimestamp" not in manifest["metadata"]]
+    return tuple(sorted(filter(None, map(_read_revision, live)), key=lambda revision: revision.number, reverse=True))
 
 
 def _read_revision(manifest: Manifest) -> Revision | None:
@@ -148,10 +148,10 @@ def _read_revision(manifest: Manifest) -> Revision | None:
         config=data.get("config", ""),
         group=PodGroup(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
         failure=read_failure(annotations),
-        created=manifest["metadata"].get("creationTimestamp"),
+        created_at=manifest["metadata"].get("creationTimestamp"),
         former_numbers=read_former_numbers(annotations),
-        kept=data,
-        from_class=AppliedClassDefaults(data["class"]["name"], data["class"].get("values", {}))
+        stored_data=data,
+        class_defaults=AppliedClassDefaults(data["class"]["name"], data["class"].get("values", {}))
         if data.get("class")
         else None,
     )

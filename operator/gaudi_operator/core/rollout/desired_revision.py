@@ -21,14 +21,14 @@ def desired_revision(
     stored: tuple[Revision, ...],
     defaults: InstallationDefaults,
     filled: Inference | None = None,
-    from_class: AppliedClassDefaults | None = None,
+    class_defaults: AppliedClassDefaults | None = None,
 ) -> Revision:
     """Return the desired revision, which is a pinned, stored or new revision.
 
     A stored template is used unchanged even if this operator would render it differently, because only changed inputs
-    may restart pods. missing_pin() reports a pinned revision that is not stored. `filled` is the resource with the
-    defaults of its class (`from_class`). It is used only for rendering. The inputs come from the spec without these
-    defaults.
+    may restart pods. describe_missing_pin() reports a pinned revision that is not stored. `filled` is the resource with
+    the defaults of its class (`class_defaults`). It is used only for rendering. The inputs come from the spec without
+    these defaults.
     """
     pinned = inference.spec.rollout.revision
     # Compare the inputs, because names may differ between releases. A newer release hashes fields that an older release
@@ -37,37 +37,37 @@ def desired_revision(
         if revision.name == pinned or (pinned is None and revision.matches_spec(inference)):
             return revision
     inputs = revision_inputs(inference)
-    whole = filled or inference
-    config = runtime_config(whole)
+    full_inference = filled or inference
+    config = runtime_config(full_inference)
     text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
     name = revision_name(inputs)
-    hashed = plan_hash(config.bucketing, config.limits)
-    template = pod_template(whole, name, hashed, config_map_name(inference.identity, text), defaults)
+    plan_digest = plan_hash(config.bucketing, config.limits)
+    template = pod_template(full_inference, name, plan_digest, config_map_name(inference.identity, text), defaults)
     # Render each revision only once. Later reconciles use the stored template.
     nodes = inference.spec.parallelism.nodes
     group = PodGroup(nodes, worker_template(template)) if nodes > 1 else None
     number = newest_number(stored) + 1
-    return Revision(name, number, serialize_inputs(inputs), template, text, group=group, from_class=from_class)
+    return Revision(name, number, serialize_inputs(inputs), template, text, group=group, class_defaults=class_defaults)
 
 
 def use_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
     """Return the resource with the execution mode of the revision that matches its spec, if this revision is stored."""
     return _replace_mode(
-        inference, next((each.execution_mode for each in stored if each.matches_spec(inference)), None)
+        inference, next((revision.execution_mode for revision in stored if revision.matches_spec(inference)), None)
     )
 
 
 @cache_on_inference
 def _replace_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
-    return replace(inference, kept_mode=mode)
+    return replace(inference, stored_mode=mode)
 
 
 def describe_missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
     """Return the message about a pinned revision that is not stored, or None if there is no such pin."""
-    pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
+    pinned, stored_names = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None
-    others = f"set it to one of {kept}, or " if kept else ""
+    remedy = f"set it to one of {stored_names}, or " if stored_names else ""
     return (
-        f"spec.rollout.revision is {pinned}, but this revision is not kept: {others}remove the field to run the spec."
+        f"spec.rollout.revision is {pinned}, but this revision is not kept: {remedy}remove the field to run the spec."
     )

@@ -9,16 +9,16 @@ from gaudi_operator.core.rollout.revision import PodGroup, Revision
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
     """Return the workloads by revision. Workloads that are being deleted are left out."""
-    alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
-    return {name: each for each in alive if (name := revision_of(each))}
+    workloads = (workload for workload in observed.workloads if "deletionTimestamp" not in workload["metadata"])
+    return {name: workload for workload in workloads if (name := revision_of(workload))}
 
 
 def revision_of(workload: Manifest) -> str:
     """Return the revision of a workload from its label or the label of its pod template, or "" without a label."""
     templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
-    pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
-    labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
-    return str(next((each[REVISION_LABEL] for each in labels if each.get(REVISION_LABEL)), ""))
+    pod_template = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
+    labels = (workload["metadata"].get("labels") or {}, (pod_template.get("metadata") or {}).get("labels") or {})
+    return str(next((label_set[REVISION_LABEL] for label_set in labels if label_set.get(REVISION_LABEL)), ""))
 
 
 def running_revisions(
@@ -30,16 +30,19 @@ def running_revisions(
     If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
     still be scaled.
     """
-    olds = [
-        each for each in revisions_with_workloads(stored, observed) if each.name in in_use and each.name != current.name
+    old_revisions = [
+        old for old in revisions_with_workloads(stored, observed) if old.name in in_use and old.name != current.name
     ]
-    return [*olds, current]
+    return [*old_revisions, current]
 
 
 def revisions_with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
     """Return the revisions that have a live workload, even if their ControllerRevision was deleted."""
-    known = {revision.name: revision for revision in stored}
-    return [known.get(name) or _revision_from_workload(name, each) for name, each in live_workloads(observed).items()]
+    stored_by_name = {revision.name: revision for revision in stored}
+    return [
+        stored_by_name.get(name) or _revision_from_workload(name, workload)
+        for name, workload in live_workloads(observed).items()
+    ]
 
 
 def _revision_from_workload(name: str, workload: Manifest) -> Revision:
@@ -47,6 +50,6 @@ def _revision_from_workload(name: str, workload: Manifest) -> Revision:
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")
-    worker = templates["workerTemplate"]
-    group = PodGroup(templates.get("size", 1), worker)
-    return Revision(name, 0, {}, templates.get("leaderTemplate") or worker, "", group=group)
+    worker_template = templates["workerTemplate"]
+    group = PodGroup(templates.get("size", 1), worker_template)
+    return Revision(name, 0, {}, templates.get("leaderTemplate") or worker_template, "", group=group)

@@ -52,10 +52,10 @@ class RevisionPodCounts:
 class RolloutPolicy:
     """The limits of a rollout for the planner, as numbers of pods.
 
-    During a `trial`, the canary is the only pod of the new revision.
+    `replicas` is the desired number. During a `trial`, the canary is the only pod of the new revision.
     """
 
-    desired: int
+    replicas: int
     max_surge: int
     max_unavailable: int
     paused: bool = False
@@ -64,12 +64,12 @@ class RolloutPolicy:
     @property
     def min_available_pods(self) -> int:
         """The minimum number of available pods during a rollout."""
-        return max(0, self.desired - self.max_unavailable)
+        return max(0, self.replicas - self.max_unavailable)
 
     @property
     def max_pods(self) -> int:
         """The maximum number of pods of all revisions. Terminating pods do not count."""
-        return self.desired + self.max_surge
+        return self.replicas + self.max_surge
 
 
 class RolloutProgress(StrEnum):
@@ -93,108 +93,117 @@ class ReplicaChange:
 class RolloutStep:
     """The next step that the rollout planner has computed: the progress and the workloads to scale.
 
-    `scales` has entries if the rollout is moving, or if it is paused and the desired replicas have changed. Otherwise
+    `changes` has entries if the rollout is moving, or if it is paused and the desired replicas have changed. Otherwise
     it is empty.
     """
 
     progress: RolloutProgress
-    scales: tuple[ReplicaChange, ...] = ()
+    changes: tuple[ReplicaChange, ...] = ()
 
 
 def next_rollout_step(
-    current: RevisionPodCounts, olds: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending: int = 0
+    current: RevisionPodCounts, old_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int = 0
 ) -> RolloutStep:
-    """Return the next step towards `policy.desired` ready pods of `current` and no pods of `olds`.
+    """Return the next step towards `policy.replicas` ready pods of `current` and no pods of `old_counts`.
 
-    `ending` is the number of terminating pods. Without a surge, a new pod must wait until these pods are gone, because
-    they hold the cards. With a surge, the same step removes old pods and adds new pods. Removals are written first.
+    `ending_pods` is the number of terminating pods. Without a surge, a new pod must wait until these pods are gone,
+    because they hold the cards. With a surge, the same step removes old pods and adds new pods. Removals are written
+    first.
     """
-    before = [current.scaled_to(), *(old.scaled_to() for old in sorted(olds, key=lambda old: old.number))]
-    if policy.paused and any(old.replicas for old in olds):
+    before = [current.scaled_to(), *(old.scaled_to() for old in sorted(old_counts, key=lambda old: old.number))]
+    if policy.paused and any(old.replicas for old in old_counts):
         return RolloutStep(RolloutProgress.PAUSED, _replica_changes(before, _scale_while_paused(before, policy)))
     # Changes that free room precede changes that need room. Each change starts from the pod counts after the previous
     # change.
     planned = [_remove_unplaced_pods(before, current.unplaced, policy), *before[1:]]
-    retired = [planned[0], *_remove_old_pods(planned, policy)]
-    after = [_add_new_pods(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
-    found = _replica_changes(before, _remove_surplus_pods(after, policy))
-    return (
-        RolloutStep(RolloutProgress.MOVING, found) if found else RolloutStep(_progress_without_changes(before, policy))
-    )
+    after_removals = [planned[0], *_remove_old_pods(planned, policy)]
+    after = [_add_new_pods(after_removals if policy.max_surge else planned, policy, ending_pods), *after_removals[1:]]
+    changes = _replica_changes(before, _remove_surplus_pods(after, policy))
+    if changes:
+        return RolloutStep(RolloutProgress.MOVING, changes)
+    return RolloutStep(_progress_without_changes(before, policy))
 
 
-def _remove_unplaced_pods(pods: Sequence[RevisionPodCounts], unplaced: int, policy: RolloutPolicy) -> RevisionPodCounts:
+def _remove_unplaced_pods(
+    pod_counts: Sequence[RevisionPodCounts], unplaced: int, policy: RolloutPolicy
+) -> RevisionPodCounts:
     """Remove new pods without a node if there are too many pods. These pods have not started their warm-up."""
-    excess = sum(each.replicas for each in pods) - policy.max_pods
-    return pods[0].scaled_to(pods[0].replicas - max(0, min(excess, unplaced)))
+    excess = sum(counts.replicas for counts in pod_counts) - policy.max_pods
+    return pod_counts[0].scaled_to(pod_counts[0].replicas - max(0, min(excess, unplaced)))
 
 
-def _add_new_pods(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending: int) -> RevisionPodCounts:
-    current = pods[0]
+def _add_new_pods(
+    pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
+) -> RevisionPodCounts:
+    current = pod_counts[0]
     # Terminating pods hold their cards until they are gone. Subtract them only without a surge, because a surge allows
     # new pods next to old pods.
-    room = policy.max_pods - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
-    desired = min(policy.desired, _max_new_pods(current, policy), current.replicas + max(0, room))
-    return current.scaled_to(desired)
+    room = policy.max_pods - sum(counts.replicas for counts in pod_counts) - (0 if policy.max_surge else ending_pods)
+    replicas = min(policy.replicas, _max_new_pods(current, policy), current.replicas + max(0, room))
+    return current.scaled_to(replicas)
 
 
 def _max_new_pods(current: RevisionPodCounts, policy: RolloutPolicy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
     # Keep existing pods. If the gate of the canary closes, a revision with several pods is on trial again.
-    return max(1, current.replicas) if policy.trial else policy.desired
+    return max(1, current.replicas) if policy.trial else policy.replicas
 
 
-def _remove_old_pods(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
-    current, olds = pods[0].scaled_to(min(pods[0].replicas, policy.desired)), pods[1:]
+def _remove_old_pods(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
+    current, old_counts = pod_counts[0].scaled_to(min(pod_counts[0].replicas, policy.replicas)), pod_counts[1:]
     # Remove old pods that were never ready. They serve no traffic, and may hold the cards that new pods need.
-    olds = [old.scaled_to(old.served) for old in olds]
-    spare = sum(old.served for old in olds) + current.ready - policy.min_available_pods
+    old_counts = [old.scaled_to(old.served) for old in old_counts]
+    spare = sum(old.served for old in old_counts) + current.ready - policy.min_available_pods
     if policy.trial:
         # During the trial, the canary does not count as available.
-        spare = min(spare - current.ready, _count_trial_removals(current, olds, policy))
-    return _remove_pods(_remove_pods(olds, spare, keep_ready=True), spare - _count_unready_pods(olds), keep_ready=False)
+        spare = min(spare - current.ready, _count_trial_removals(current, old_counts, policy))
+    remaining = _remove_pods(old_counts, spare, keep_ready=True)
+    return _remove_pods(remaining, spare - _count_unready_pods(old_counts), keep_ready=False)
 
 
-def _count_trial_removals(current: RevisionPodCounts, olds: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> int:
+def _count_trial_removals(
+    current: RevisionPodCounts, old_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy
+) -> int:
     """Return how many old pods to remove during a trial: surplus pods and pods whose place the canary needs."""
-    old = sum(each.replicas for each in olds)
-    return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.max_pods)
+    old_pods = sum(counts.replicas for counts in old_counts)
+    return max(old_pods - policy.replicas, old_pods + max(min(1, policy.replicas), current.replicas) - policy.max_pods)
 
 
-def _count_unready_pods(pods: Sequence[RevisionPodCounts]) -> int:
-    return sum(each.replicas - each.ready for each in pods)
+def _count_unready_pods(pod_counts: Sequence[RevisionPodCounts]) -> int:
+    return sum(counts.replicas - counts.ready for counts in pod_counts)
 
 
-def _remove_pods(pods: Sequence[RevisionPodCounts], count: int, *, keep_ready: bool) -> list[RevisionPodCounts]:
+def _remove_pods(pod_counts: Sequence[RevisionPodCounts], count: int, *, keep_ready: bool) -> list[RevisionPodCounts]:
     """Remove up to `count` pods, starting with the first revision. With `keep_ready`, remove only unready pods."""
-    left = []
-    for each in pods:
-        may_go = each.replicas - each.ready if keep_ready else each.replicas
-        taken = max(0, min(count, may_go))
-        count -= taken
-        left.append(each.scaled_to(each.replicas - taken))
-    return left
+    remaining = []
+    for revision in pod_counts:
+        removable = revision.replicas - revision.ready if keep_ready else revision.replicas
+        removed = max(0, min(count, removable))
+        count -= removed
+        remaining.append(revision.scaled_to(revision.replicas - removed))
+    return remaining
 
 
-def _remove_surplus_pods(pods: list[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
+def _remove_surplus_pods(pod_counts: list[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
     """Remove unready new pods if the number of pods exceeds the maximum. A later step creates them."""
-    excess = sum(each.replicas for each in pods) - policy.max_pods
-    return [*_remove_pods(pods[:1], excess, keep_ready=True), *pods[1:]]
+    excess = sum(counts.replicas for counts in pod_counts) - policy.max_pods
+    return [*_remove_pods(pod_counts[:1], excess, keep_ready=True), *pod_counts[1:]]
 
 
-def _scale_while_paused(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
+def _scale_while_paused(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
     """Keep the desired number of pods while the rollout is paused. Revisions are not replaced."""
-    total = sum(each.replicas for each in pods)
-    most = policy.desired + min(policy.max_surge, pods[0].replicas)
-    if total < policy.desired:
+    total = sum(counts.replicas for counts in pod_counts)
+    max_total = policy.replicas + min(policy.max_surge, pod_counts[0].replicas)
+    if total < policy.replicas:
         # Scale up the revision with the most ready pods, but no failed revision, because its new pods would fail too.
-        proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
-        grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
-        return [each.scaled_to(each.replicas + policy.desired - total) if each is grown else each for each in pods]
-    excess = max(0, total - most)
-    kept = _remove_pods(pods, excess, keep_ready=True)
-    return _remove_pods(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
+        candidates = (counts for counts in pod_counts if counts.replicas and not counts.failed and not counts.forbidden)
+        target = max(candidates, key=lambda counts: (counts.ready, counts.replicas, counts.number), default=None)
+        missing = policy.replicas - total
+        return [counts.scaled_to(counts.replicas + missing) if counts is target else counts for counts in pod_counts]
+    excess = max(0, total - max_total)
+    remaining = _remove_pods(pod_counts, excess, keep_ready=True)
+    return _remove_pods(remaining, excess - (total - sum(counts.replicas for counts in remaining)), keep_ready=False)
 
 
 def _replica_changes(
@@ -204,34 +213,34 @@ def _replica_changes(
     return tuple(ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
 
 
-def _progress_without_changes(pods: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> RolloutProgress:
+def _progress_without_changes(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> RolloutProgress:
     """Return the progress of a rollout without a pending scale change."""
-    current, olds = pods[0], pods[1:]
-    done = current.replicas == policy.desired and current.ready >= policy.desired
-    return RolloutProgress.DONE if done and not any(old.replicas for old in olds) else RolloutProgress.WAITING
+    current, old_counts = pod_counts[0], pod_counts[1:]
+    done = current.replicas == policy.replicas and current.ready >= policy.replicas
+    return RolloutProgress.DONE if done and not any(old.replicas for old in old_counts) else RolloutProgress.WAITING
 
 
 def rollout_policy(
-    rollout: Rollout, desired: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
+    rollout: Rollout, replicas: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
 ) -> RolloutPolicy:
     """Return the limits of a rollout. As in Deployments, maxSurge is rounded up and maxUnavailable is rounded down.
 
-    Percentages are relative to `desired` replicas. `frozen` pauses the rollout like spec.rollout.paused. `in_place`
+    Percentages are relative to `replicas`. `frozen` pauses the rollout like spec.rollout.paused. `in_place`
     disables the surge, because there is no room for it (room.py). `trial` limits the new revision to one pod. The
     default of maxUnavailable is 0. If both numbers are 0, one pod may be unavailable. Otherwise no pod could be
     replaced.
     """
-    surge = 0 if in_place else resolve_pod_count(rollout.max_surge, desired, round_up=True)
-    unavailable = resolve_pod_count(rollout.max_unavailable or 0, desired, round_up=False)
+    surge = 0 if in_place else resolve_pod_count(rollout.max_surge, replicas, round_up=True)
+    unavailable = resolve_pod_count(rollout.max_unavailable or 0, replicas, round_up=False)
     # If both numbers are 0, no pod can be replaced. The Deployment controller also uses 1 in this case.
     if surge == 0:
         unavailable = max(1, unavailable)
-    return RolloutPolicy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)
+    return RolloutPolicy(replicas, surge, min(unavailable, replicas), paused=rollout.paused or frozen, trial=trial)
 
 
-def resolve_pod_count(amount: int | str, desired: int, *, round_up: bool) -> int:
+def resolve_pod_count(amount: int | str, replicas: int, *, round_up: bool) -> int:
     """Return a rollout limit as a number of pods. `amount` is a number or a percentage such as "25%"."""
     if isinstance(amount, int):
         return amount
-    hundredths = int(amount.removesuffix("%")) * desired
+    hundredths = int(amount.removesuffix("%")) * replicas
     return -(-hundredths // 100) if round_up else hundredths // 100

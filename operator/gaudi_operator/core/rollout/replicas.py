@@ -32,47 +32,47 @@ def count_pods(
 
     `forbidden` revisions get no more pods.
     """
-    known = {revision.name: revision for revision in (*stored, current)}
-    desired = {current.name: 0, **full_replicas_by_revision(observed)}
+    revisions = {revision.name: revision for revision in (*stored, current)}
+    replicas_by_name = {current.name: 0, **full_replicas_by_revision(observed)}
     active = [pod for pod in pods if pod.is_active]
-    counted = {
+    counts_by_name = {
         name: replace(
-            _count_revision_pods(name, known.get(name), replicas, [pod for pod in active if pod.revision == name]),
+            _count_revision_pods(name, revisions.get(name), replicas, [pod for pod in active if pod.revision == name]),
             forbidden=name in forbidden,
         )
-        for name, replicas in desired.items()
+        for name, replicas in replicas_by_name.items()
     }
-    mine = counted.pop(current.name)
-    return mine, [_adjust_group_counts(old, active) for old in counted.values()]
+    current_counts = counts_by_name.pop(current.name)
+    return current_counts, [_adjust_group_counts(old, active) for old in counts_by_name.values()]
 
 
-def _count_revision_pods(name: str, known: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPodCounts:
+def _count_revision_pods(name: str, revision: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPodCounts:
     return RevisionPodCounts(
         name=name,
-        number=known.number if known else 0,
+        number=revision.number if revision else 0,
         replicas=replicas,
         ready=sum(pod.is_ready for pod in pods),
         served=sum(pod.has_gate_condition for pod in pods),
         unplaced=max(0, replicas - sum(pod.is_scheduled for pod in pods)),
-        failed=known is not None and known.failure is not None,
+        failed=revision is not None and revision.failure is not None,
     )
 
 
-def _adjust_group_counts(old: RevisionPodCounts, active: Iterable[PodView]) -> RevisionPodCounts:
+def _adjust_group_counts(counts: RevisionPodCounts, active: Iterable[PodView]) -> RevisionPodCounts:
     """Adjust the counts of a LeaderWorkerSet, which removes groups in descending order of their ordinals."""
-    groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
-    if not groups:
-        return old
+    leaders = [pod for pod in active if pod.revision == counts.name and pod.ordinal is not None]
+    if not leaders:
+        return counts
     # The LeaderWorkerSet controller removes the group with the highest ordinal first, even if this group is ready.
     ready, served = (
-        _highest_ordinal_count(groups, lambda pod: pod.is_ready),
-        _highest_ordinal_count(groups, lambda pod: pod.has_gate_condition),
+        _highest_ordinal_count(leaders, lambda pod: pod.is_ready),
+        _highest_ordinal_count(leaders, lambda pod: pod.has_gate_condition),
     )
-    return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
+    return replace(counts, ready=min(ready, counts.replicas), served=min(served, counts.replicas))
 
 
-def _highest_ordinal_count(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
-    return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
+def _highest_ordinal_count(leaders: Iterable[PodView], predicate: Callable[[PodView], bool]) -> int:
+    return max((1 + (pod.ordinal or 0) for pod in leaders if predicate(pod)), default=0)
 
 
 def count_ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
@@ -80,42 +80,44 @@ def count_ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: De
 
     A terminating pod is not counted if its grace period ended more than OVERDUE_SECONDS ago, because its node is lost.
     """
-    written = full_replicas_by_revision(observed)
+    replicas = full_replicas_by_revision(observed)
     ending = sum(
-        pod.terminating and pod.gone_by is not None and not deadlines.has_passed(pod.gone_by, OVERDUE_SECONDS)
+        pod.terminating
+        and pod.deletion_time is not None
+        and not deadlines.has_passed(pod.deletion_time, OVERDUE_SECONDS)
         for pod in pods
     )
-    active = Counter(pod.revision for pod in pods if pod.is_active)
-    return ending + sum(max(0, count - written.get(name, 0)) for name, count in active.items())
+    active_counts = Counter(pod.revision for pod in pods if pod.is_active)
+    return ending + sum(max(0, count - replicas.get(name, 0)) for name, count in active_counts.items())
 
 
 def full_replicas_by_revision(observed: Observed) -> dict[str, int]:
     """Return the full replicas of each revision's workload, which apply after a back-off."""
-    return {name: full_replicas(each) for name, each in live_workloads(observed).items()}
+    return {name: full_replicas(workload) for name, workload in live_workloads(observed).items()}
 
 
 def spec_replicas_by_revision(observed: Observed) -> dict[str, int]:
     """Return spec.replicas of each revision's workload. A back-off reduces this number."""
-    return {name: int(each["spec"].get("replicas", 1)) for name, each in live_workloads(observed).items()}
+    return {name: int(workload["spec"].get("replicas", 1)) for name, workload in live_workloads(observed).items()}
 
 
 def full_replicas(workload: Manifest) -> int:
     """Return the replicas of one workload without the reduction by a back-off."""
     # A back-off reduces `spec.replicas`. The annotation keeps the full number, so that a back-off does not look like a
     # scale-down.
-    kept = parse_int32((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
-    return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
+    replicas = parse_int32((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
+    return replicas if replicas is not None and replicas >= 0 else int(workload["spec"].get("replicas", 1))
 
 
 @dataclass(frozen=True)
 class PlannedReplicas:
-    """The replicas to write to the workloads. `desired` applies without back-offs, and `replicas` with back-offs.
+    """The replicas to write to the workloads. `full_replicas` applies without back-offs, and `replicas` with back-offs.
 
     `costs` are the deletion costs that select the pods to remove first.
     """
 
     costs: Sequence[SetDeletionCost] = ()
-    desired: Mapping[str, int] = field(default_factory=dict)
+    full_replicas: Mapping[str, int] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -124,14 +126,14 @@ def plan_replicas(state: State) -> PlannedReplicas:
 
     Without a current revision, the replicas stay unchanged.
     """
-    current, step, written = state.rollout.current, state.rollout.step, full_replicas_by_revision(state.observed)
-    after = dict(written)
+    current, step, live_replicas = state.rollout.current, state.rollout.step, full_replicas_by_revision(state.observed)
+    planned = dict(live_replicas)
     if current is not None and step is not None:
-        after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
+        planned = {current.name: 0, **live_replicas, **{change.revision: change.replicas for change in step.changes}}
     # The ReplicaSet controller removes the pods with the lowest deletion cost. Therefore write the costs before the
     # replicas.
-    costs = deletion_costs(state.pods, after)
+    costs = deletion_costs(state.pods, planned)
     if costs:
         state.deadlines.schedule_requeue(SEEN_SECONDS)
-    desired = defer_scale_down(after, written, costs)
+    desired = defer_scale_down(planned, live_replicas, costs)
     return PlannedReplicas(costs, desired, limit_for_back_off(desired, state.pods, state.failures, state.deadlines))

@@ -32,11 +32,11 @@ class _RuntimeConfigFields(TolerantModel):
 class PodGroup:
     """The group of pods that form one replica of a multi-node revision.
 
-    `size` is the number of pods including the leader. `worker` is the pod template of the workers.
+    `size` is the number of pods including the leader. `worker_template` is the pod template of the workers.
     """
 
     size: int
-    worker: dict[str, Any]
+    worker_template: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Revision:
     """One revision: its inputs, its rendered pod template and configuration, and its failure.
 
     `number` orders revisions by the time when they were last selected to run. `former_numbers` are the previous numbers
-    of the revision, oldest first. `kept` is the data of the ControllerRevision, if one exists. `template` is a pod
-    template as a JSON object. With a `group`, it is the template of the leader. `config` is a RuntimeConfig as JSON
+    of the revision, oldest first. `stored_data` is the data of the ControllerRevision, if one exists. `template` is a
+    pod template as a JSON object. With a `group`, it is the template of the leader. `config` is a RuntimeConfig as JSON
     text. It is stored as text because the API server may reformat the numbers of an object, and the name of the
     ConfigMap contains a hash of the text.
     """
@@ -64,22 +64,22 @@ class Revision:
     template: dict[str, Any]
     config: str
     failure: Problem | None = None
-    created: str | None = None
+    created_at: str | None = None
     former_numbers: tuple[int, ...] = ()
     group: PodGroup | None = None
-    kept: dict[str, Any] | None = None
-    from_class: AppliedClassDefaults | None = None
+    stored_data: dict[str, Any] | None = None
+    class_defaults: AppliedClassDefaults | None = None
 
     @property
     def config_map_name(self) -> str | None:
         """The name of the ConfigMap that the pods of the revision mount."""
         volumes = self.template.get("spec", {}).get("volumes", ())
-        return next((each["configMap"]["name"] for each in volumes if each.get("configMap")), None)
+        return next((volume["configMap"]["name"] for volume in volumes if volume.get("configMap")), None)
 
     @property
     def templates(self) -> tuple[dict[str, Any], ...]:
         """The pod templates of the leader and the workers."""
-        return (self.template, *((self.group.worker,) if self.group else ()))
+        return (self.template, *((self.group.worker_template,) if self.group else ()))
 
     @property
     def is_simulated(self) -> bool:
@@ -122,32 +122,32 @@ class Revision:
         # Parsing the inputs is slow. It is needed only if another release stored them.
         if self.inputs == serialize_spec_inputs(inference) or are_same_inputs(self.inputs, inputs):
             return True
-        asked = inputs.engine.execution_mode
-        if asked is None or asked is not self.execution_mode:
+        mode = inputs.engine.execution_mode
+        if mode is None or mode is not self.execution_mode:
             return False
-        unsaid = inputs.engine.model_copy(update={"execution_mode": None})
-        return are_same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
+        engine = inputs.engine.model_copy(update={"execution_mode": None})
+        return are_same_inputs(self.inputs, inputs.model_copy(update={"engine": engine}))
 
     @property
     def _class_data(self) -> dict[str, Any]:
-        found = self.from_class
-        return {"class": {"name": found.name, "values": dict(found.values)}} if found else {}
+        defaults = self.class_defaults
+        return {"class": {"name": defaults.name, "values": dict(defaults.values)}} if defaults else {}
 
     @property
     def data(self) -> dict[str, Any]:
         """The data of the revision's ControllerRevision. Stored data is immutable, so it is returned unchanged."""
-        if self.kept is not None:
-            return self.kept
-        group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
+        if self.stored_data is not None:
+            return self.stored_data
+        group = {"group": {"size": self.group.size, "worker": self.group.worker_template}} if self.group else {}
         return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class_data}
 
 
 def renumber_as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
     """Return the revision with the highest number of all revisions, because it is now selected to run."""
-    newest = newest_number(stored)
-    if revision.number >= newest:
+    max_number = newest_number(stored)
+    if revision.number >= max_number:
         return revision
-    return replace(revision, number=newest + 1, former_numbers=(*revision.former_numbers, revision.number))
+    return replace(revision, number=max_number + 1, former_numbers=(*revision.former_numbers, revision.number))
 
 
 def newest_number(stored: tuple[Revision, ...]) -> int:

@@ -23,26 +23,26 @@ from gaudi_runtime.errors import Problem
 
 def choose_revision(state: State, desired: Revision, room: ExpectedRoom) -> RevisionChoice:
     """Select the revision to run now. `desired` is the revision that the spec requests."""
-    spec, stable = state.inference.spec, state.before.revision.stable
-    good = last_good_revision(desired.name, state.stored, state.before, state.pods, state.forbidden)
+    spec, stable = state.inference.spec, state.previous_status.revision.stable
+    fallback = last_good_revision(desired.name, state.stored, state.previous_status, state.pods, state.forbidden)
     # Without a good revision, a rollback would have no target and leave no pods.
-    if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
+    if desired.failure is None and fallback is not None and desired.name != stable and not spec.rollout.paused:
         desired = replace(desired, failure=_find_failure(desired.name, state, room))
     if desired.failure is None:
         return RevisionChoice(desired, desired)
     on_hold = spec.rollout.on_failure is OnFailure.PAUSE
-    current = desired if on_hold else good or desired
+    current = desired if on_hold else fallback or desired
     return RevisionChoice(
         desired, current, on_hold, _failed_revision_problem(desired.name, desired.failure, current, on_hold=on_hold)
     )
 
 
-def _failed_revision_problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
+def _failed_revision_problem(failed_name: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
     """Return a problem that tells the user how to handle a failed revision, or None if no other revision can run."""
-    found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
-    if current.name != failed:
-        return Problem("RolledBack", f"{found} Revision {current.name} runs instead{_GONE} {_NEXT}")
-    return Problem("RevisionFailed", f"{found} {_ON_HOLD} {_NEXT}") if on_hold else None
+    message = f"Revision {failed_name} failed ({failure.reason}): {failure.message}"
+    if current.name != failed_name:
+        return Problem("RolledBack", f"{message} Revision {current.name} runs instead{_GONE} {_NEXT}")
+    return Problem("RevisionFailed", f"{message} {_ON_HOLD} {_NEXT}") if on_hold else None
 
 
 _GONE = ". Pods of the failed revision are deleted; spec.rollout.onFailure Pause keeps them for inspection."
@@ -57,37 +57,37 @@ _NEXT = (
 
 
 def last_good_revision(
-    failed: str,
+    failed_name: str,
     stored: Iterable[Revision],
-    before: GaudiInferenceStatus,
+    previous: GaudiInferenceStatus,
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> Revision | None:
     """Return the revision for a rollback: the stable revision or, without one, the newest revision that served.
 
-    The written status `before` names these revisions. Like this function, `rollout undo` selects only revisions that
+    The written status `previous` names these revisions. Like this function, `rollout undo` selects only revisions that
     served. A `forbidden` revision gets no new pods. Therefore it is selected only while it has pods that are or were
     ready.
     """
-    stable = before.revision.stable
-    serving = {pod.revision for pod in pods if pod.is_active and pod.has_gate_condition}
-    others = [
+    stable = previous.revision.stable
+    serving_names = {pod.revision for pod in pods if pod.is_active and pod.has_gate_condition}
+    candidates = [
         revision
         for revision in stored
-        if revision.name != failed
+        if revision.name != failed_name
         and revision.failure is None
-        and (revision.name not in forbidden or revision.name in serving)
+        and (revision.name not in forbidden or revision.name in serving_names)
     ]
-    names = {stable, *serving, *before.served_revisions}
-    proven = [revision for revision in others if revision.name in names]
-    return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
+    served_names = {stable, *serving_names, *previous.served_revisions}
+    served = [revision for revision in candidates if revision.name in served_names]
+    return next((revision for revision in served if revision.name == stable), next(iter(served), None))
 
 
 def _find_failure(revision: str, state: State, room: ExpectedRoom) -> Problem | None:
     problems = pod_problems(state.active_pods_of(revision), state.problem_criteria(revision, room))
-    found = next((problem for problem in problems if is_caused_by_revision(problem)), None)
-    # Store the message that stays correct (`kept`), because users read it long after these pods are gone.
-    return None if found is None else Problem(found.reason, found.lasting_message)
+    failure = next((problem for problem in problems if is_caused_by_revision(problem)), None)
+    # Store the message that stays correct (`lasting_message`), because users read it long after these pods are gone.
+    return None if failure is None else Problem(failure.reason, failure.lasting_message)
 
 
 def is_on_trial(
@@ -101,8 +101,8 @@ def is_on_trial(
     # If no other revision serves, a trial protects no traffic and would only delay the first rollout.
     if revision == stable or not any(pod.has_gate_condition for pod in active if pod.revision != revision):
         return False
-    mine = [pod for pod in active if pod.revision == revision]
-    return not any(pod.is_ready and has_kept_gate_open(pod, observe_seconds, deadlines) for pod in mine)
+    revision_pods = [pod for pod in active if pod.revision == revision]
+    return not any(pod.is_ready and has_kept_gate_open(pod, observe_seconds, deadlines) for pod in revision_pods)
 
 
 def has_kept_gate_open(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:

@@ -22,7 +22,7 @@ _MAX_TEXT = 600
 
 def why_replaced_in_place(
     rollout: Rollout,
-    desired: int,
+    replicas: int,
     replica_set: Manifest | None,
     pods: Sequence[PodView],
     deadlines: Deadlines,
@@ -32,23 +32,23 @@ def why_replaced_in_place(
     """Return why pods are replaced in place although the spec permits a surge, or None while the rollout surges.
 
     `replica_set` and `pods` belong to the new revision. The result is also None while other pods are terminating
-    (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and unblock() describes the
-    options.
+    (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and
+    explain_blocked_upgrade() describes the options.
     """
-    if not can_replace_in_place(rollout, desired):
+    if not can_replace_in_place(rollout, replicas):
         return None
     # Never change a stored answer. Otherwise the rollout would alternate between replacing pods in place and waiting
     # for room.
-    if known := stored_in_place_reason(replica_set):
-        return known
+    if stored_reason := stored_in_place_reason(replica_set):
+        return stored_reason
     if room_to_come:
         return None
     seconds = rollout.surge_timeout_seconds
     for pod in pods:
-        if pod.is_active and (said := why_unscheduled(pod, seconds, deadlines)):
-            return f"Pod {pod.name} had no room next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
-    if replica_set and (said := why_creation_refused(replica_set, seconds, deadlines)):
-        return f"No new pod could be created next to the old pods for {seconds} s: {said}"[:_MAX_TEXT]
+        if pod.is_active and (reason := why_unscheduled(pod, seconds, deadlines)):
+            return f"Pod {pod.name} had no room next to the old pods for {seconds} s: {reason}"[:_MAX_TEXT]
+    if replica_set and (reason := why_creation_refused(replica_set, seconds, deadlines)):
+        return f"No new pod could be created next to the old pods for {seconds} s: {reason}"[:_MAX_TEXT]
     return None
 
 
@@ -61,29 +61,29 @@ def stored_in_place_reason(replica_set: Manifest | None) -> str | None:
     return annotations.get(IN_PLACE_ANNOTATION) or None
 
 
-def can_replace_in_place(rollout: Rollout, desired: int) -> bool:
+def can_replace_in_place(rollout: Rollout, replicas: int) -> bool:
     """Return True if a rollout with a surge may replace pods in place when the surge has no room."""
-    if resolve_pod_count(rollout.max_surge, desired, round_up=True) == 0:
+    if resolve_pod_count(rollout.max_surge, replicas, round_up=True) == 0:
         return False
     if rollout.when_no_room is not None:
         return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
     if rollout.max_unavailable is None:
         # Replacing a single replica in place makes the model unavailable for a whole warm-up. Therefore users must
         # request it explicitly.
-        return desired > 1
-    return resolve_pod_count(rollout.max_unavailable, desired, round_up=False) > 0
+        return replicas > 1
+    return resolve_pod_count(rollout.max_unavailable, replicas, round_up=False) > 0
 
 
-def explain_blocked_upgrade(rollout: Rollout, desired: int, owner: Identity) -> str:
+def explain_blocked_upgrade(rollout: Rollout, replicas: int, owner: Identity) -> str:
     """Return sentences that explain why an upgrade waits for room next to the old pods, and how to unblock it."""
     # The API server rejects `ReplaceInPlace` together with a `maxUnavailable` of 0.
-    zero = '"maxUnavailable":null,' if rollout.max_unavailable in (0, "0%") else ""
+    reset = '"maxUnavailable":null,' if rollout.max_unavailable in (0, "0%") else ""
     command = (
         f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
-        f"""-p '{{"spec":{{"rollout":{{{zero}"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
+        f"""-p '{{"spec":{{"rollout":{{{reset}"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
     )
-    cause = _why_rollout_waits(rollout, desired)
-    if desired > 1:
+    cause = _why_rollout_waits(rollout, replicas)
+    if replicas > 1:
         return (
             f"The old pods stay, because {cause}. Free or add cards. To replace pods in place instead, with one "
             f"replica missing meanwhile, run: {command}"
@@ -94,7 +94,7 @@ def explain_blocked_upgrade(rollout: Rollout, desired: int, owner: Identity) -> 
     )
 
 
-def _why_rollout_waits(rollout: Rollout, desired: int) -> str:
+def _why_rollout_waits(rollout: Rollout, replicas: int) -> str:
     """Return the clause that explains why a rollout without room waits."""
     if rollout.when_no_room is WhenNoRoom.WAIT:
         return "spec.rollout.whenNoRoom is Wait"
@@ -104,4 +104,4 @@ def _why_rollout_waits(rollout: Rollout, desired: int) -> str:
         case 0 | "0%" as zero:
             return f"spec.rollout.maxUnavailable is {zero}"
         case share:
-            return f"spec.rollout.maxUnavailable is {share}, which is 0 of {desired} replicas"
+            return f"spec.rollout.maxUnavailable is {share}, which is 0 of {replicas} replicas"

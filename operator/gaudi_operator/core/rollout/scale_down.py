@@ -25,28 +25,37 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
     """Return the deletion costs to set or reset, so that a scale-down to `replicas` removes the right pods."""
-    found: dict[str, list[PodView]] = defaultdict(list)
+    pods_by_revision: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
         if pod.is_active and pod.revision in replicas and pod.ordinal is None:  # groups have no costs
-            found[pod.revision].append(pod)
-    return [cost for revision, mine in found.items() for cost in _revision_deletion_costs(mine, replicas[revision])]
+            pods_by_revision[pod.revision].append(pod)
+    return [
+        cost
+        for revision, revision_pods in pods_by_revision.items()
+        for cost in _revision_deletion_costs(revision_pods, replicas[revision])
+    ]
 
 
 def defer_scale_down(
-    replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetDeletionCost]
+    replicas: Mapping[str, int], live_replicas: Mapping[str, int], costs: Iterable[SetDeletionCost]
 ) -> dict[str, int]:
-    """Return `replicas` by revision. While deletion costs are not visible on the pods, return the `live` number.
+    """Return `replicas` by revision, or `live_replicas` while deletion costs are not visible on the pods.
 
     Scale-ups that need the room of a deferred scale-down are deferred, too.
     """
-    waiting = {cost.revision for cost in costs if cost.removed_first}
-    kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
-    missing = sum(count - replicas[name] for name, count in kept.items())
-    return {name: _reduce_scale_up(missing, count, live.get(name, 0)) for name, count in {**replicas, **kept}.items()}
+    revisions = {cost.revision for cost in costs if cost.removed_first}
+    deferred_replicas = {
+        name: max(replicas[name], live_replicas[name]) for name in revisions & replicas.keys() & live_replicas.keys()
+    }
+    missing = sum(count - replicas[name] for name, count in deferred_replicas.items())
+    return {
+        name: _reduce_scale_up(missing, count, live_replicas.get(name, 0))
+        for name, count in {**replicas, **deferred_replicas}.items()
+    }
 
 
-def _reduce_scale_up(room: int, count: int, live: int) -> int:
-    return max(count - room, min(count, live))
+def _reduce_scale_up(missing: int, new_count: int, live_count: int) -> int:
+    return max(new_count - missing, min(new_count, live_count))
 
 
 def count_pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
@@ -55,48 +64,51 @@ def count_pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int])
     A ReplicaSet controller may remove any of several equal pods. A LeaderWorkerSet controller removes the highest
     ordinals.
     """
-    found: dict[str, list[PodView]] = defaultdict(list)
+    pods_by_revision: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
         if pod.is_active:
-            found[pod.revision].append(pod)
-    return sum(_count_serving_removals(mine, replicas.get(revision, 0)) for revision, mine in found.items())
+            pods_by_revision[pod.revision].append(pod)
+    return sum(
+        _count_serving_removals(revision_pods, replicas.get(revision, 0))
+        for revision, revision_pods in pods_by_revision.items()
+    )
 
 
-def _count_serving_removals(active: Sequence[PodView], desired: int) -> int:
+def _count_serving_removals(active: Sequence[PodView], replicas: int) -> int:
     serving = [pod for pod in active if pod.is_ready]
     if any(pod.ordinal is not None for pod in active):
-        return sum(pod.ordinal is not None and pod.ordinal >= desired for pod in serving)
-    before = sum(
+        return sum(pod.ordinal is not None and pod.ordinal >= replicas for pod in serving)
+    earlier_removals = sum(
         not pod.is_ready and (not _is_reported_ready(pod) or pod.deletion_cost == REMOVED_FIRST) for pod in active
     )
-    return min(len(serving), max(0, len(active) - desired - before))
+    return min(len(serving), max(0, len(active) - replicas - earlier_removals))
 
 
-def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
+def removal_candidates(ready_pods: Sequence[PodView], count: int) -> list[PodView]:
     """Return the `count` ready pods whose removal loses least, or no pods if all losses are equal."""
     # If all losses are equal, choose no pods. Each chosen pod would need a request that writes its deletion cost, and
     # the step would be one reconcile later.
-    if not 0 < count < len(ready) or len({_removal_loss(pod) for pod in ready}) == 1:
+    if not 0 < count < len(ready_pods) or len({_removal_loss(pod) for pod in ready_pods}) == 1:
         return []
-    return sorted(ready, key=lambda pod: (_removal_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
+    return sorted(ready_pods, key=lambda pod: (_removal_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
-def _revision_deletion_costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
+def _revision_deletion_costs(active: Sequence[PodView], replicas: int) -> Iterable[SetDeletionCost]:
     # Use the Ready condition, because the ReplicaSet controller reads this condition. It becomes False only after the
     # gate has closed.
-    shown = [pod for pod in active if _is_reported_ready(pod)]
-    chosen = removal_candidates(shown, len(shown) - desired)
+    ready_pods = [pod for pod in active if _is_reported_ready(pod)]
+    candidates = removal_candidates(ready_pods, len(ready_pods) - replicas)
     for pod in active:
-        if pod in chosen and pod.deletion_cost != REMOVED_FIRST:
+        if pod in candidates and pod.deletion_cost != REMOVED_FIRST:
             yield SetDeletionCost(
                 pod.name, pod.uid, pod.revision, True, f"it is removed first: {_why_removed_first(pod)}"
             )
-        elif pod.deletion_cost == REMOVED_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
+        elif pod.deletion_cost == REMOVED_FIRST and (replicas >= len(active) or (candidates and pod not in candidates)):
             yield SetDeletionCost(pod.name, pod.uid, pod.revision, False, "it is no longer removed")
 
 
 def _is_reported_ready(pod: PodView) -> bool:
-    return "Ready" in pod.conditions and pod.conditions["Ready"].true
+    return "Ready" in pod.conditions and pod.conditions["Ready"].is_true
 
 
 def _removal_loss(pod: PodView) -> tuple[bool, int, int, int]:

@@ -50,20 +50,20 @@ class RevisionChoice:
 class RolloutState:
     """The rollout's part of the state: its limits, its revisions and its next step.
 
-    `choice` is None if the spec was refused. `current` and `step` are None if no revision ever ran. `in_place` is the
-    reason why the rollout does not surge although the spec permits a surge.
+    `choice` is None if the spec was refused. `current` and `step` are None if no revision ever ran. `in_place_reason`
+    is the reason why the rollout does not surge although the spec permits a surge.
     """
 
     policy: RolloutPolicy
     choice: RevisionChoice | None = None
     current: Revision | None = None
     step: RolloutStep | None = None
-    in_place: str | None = None
+    in_place_reason: str | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether the rollout of the current revision is complete and at least one replica is desired."""
-        return self.step is not None and self.step.progress is RolloutProgress.DONE and self.policy.desired > 0
+        return self.step is not None and self.step.progress is RolloutProgress.DONE and self.policy.replicas > 0
 
     @property
     def revisions_to_record(self) -> list[Revision]:
@@ -76,15 +76,15 @@ class RolloutState:
 class State:
     """The state of one reconcile, which its decisions read.
 
-    `before` is the written status. `pods` have the state that they will have after the gate writes. `stored` contains
-    the revisions, newest first. `terminations` is keyed by pod name, `failures` by revision name. `forbidden` contains
-    the reason why a revision gets no more pods. `platform` is the class of the resource. `violation` is the fault in
-    the spec, and `problem` is the worst problem that prevents pods from serving. `plan` contains the best known figures
-    of the plan (status/plan.py), or is None if no plan is possible.
+    `previous_status` is the written status. `pods` have the state that they will have after the gate writes. `stored`
+    contains the revisions, newest first. `terminations` is keyed by pod name, `failures` by revision name. `forbidden`
+    contains the reason why a revision gets no more pods. `platform` is the class of the resource. `violation` is the
+    fault in the spec, and `problem` is the worst problem that prevents pods from serving. `plan` contains the best
+    known figures of the plan (status/plan.py), or is None if no plan is possible.
     """
 
     inference: Inference
-    before: GaudiInferenceStatus
+    previous_status: GaudiInferenceStatus
     observed: Observed
     defaults: InstallationDefaults
     deadlines: Deadlines
@@ -102,13 +102,13 @@ class State:
     @property
     def worst_problem(self) -> Problem | None:
         """The worst problem that prevents the resource from reaching its desired state."""
-        return worst_problem(each for each in (self.violation, self.problem) if each)
+        return worst_problem(problem for problem in (self.violation, self.problem) if problem)
 
     @property
     def is_stalled(self) -> bool:
         """Whether a user must act: only a user can resolve the worst problem, or its deadline has passed."""
-        found, seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
-        return found is not None and needs_user_action(found, seconds, self.deadlines)
+        problem, deadline_seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
+        return problem is not None and needs_user_action(problem, deadline_seconds, self.deadlines)
 
     @property
     def current_name(self) -> str | None:
@@ -118,57 +118,57 @@ class State:
     @property
     def revisions(self) -> tuple[Revision, ...]:
         """All stored revisions, including the changes of this reconcile."""
-        fresh = {revision.name: revision for revision in self.rollout.revisions_to_record}
-        return tuple({**{revision.name: revision for revision in self.stored}, **fresh}.values())
+        changes = {revision.name: revision for revision in self.rollout.revisions_to_record}
+        return tuple({**{revision.name: revision for revision in self.stored}, **changes}.values())
 
     @property
     def stable_name(self) -> str | None:
         """The name of the last revision whose rollout was completed."""
-        return self.current_name if self.rollout.is_complete else self.before.revision.stable
+        return self.current_name if self.rollout.is_complete else self.previous_status.revision.stable
 
     @property
     def served_revisions(self) -> frozenset[str]:
         """The names of the revisions that have or had a ready pod. The canary of a revision on trial does not count."""
         serves = not self.rollout.policy.trial and any(pod.is_ready for pod in self.updated_pods)
-        return self.before.served_revisions | ({self.current_name} if self.current_name and serves else set())
+        return self.previous_status.served_revisions | ({self.current_name} if self.current_name and serves else set())
 
     def has_new_learned_plan(self, revision: str | None) -> bool:
         """Return True if `revision` has a plan learned from traffic and the stable revision has another plan."""
-        plans = {each.name: each.learned_plan for each in self.revisions}
-        stable = self.before.revision.stable
-        mine = plans.get(revision) if revision else None
-        return mine is not None and stable in plans and mine != plans[stable]
+        plans = {candidate.name: candidate.learned_plan for candidate in self.revisions}
+        stable = self.previous_status.revision.stable
+        plan = plans.get(revision) if revision else None
+        return plan is not None and stable in plans and plan != plans[stable]
 
     def observe_seconds(self, revision: str | None) -> int:
         """Return the seconds for which the canary of `revision` is observed."""
-        asked = self.inference.spec.rollout.canary.observe_seconds
-        if asked is not None:
-            return asked
+        seconds = self.inference.spec.rollout.canary.observe_seconds
+        if seconds is not None:
+            return seconds
         return LEARNED_PLAN_SECONDS if self.has_new_learned_plan(revision) else 0
 
     def problem_criteria(self, revision: str, room: ExpectedRoom) -> Criteria:
         """Return the criteria that decide whether pods of `revision` have a problem."""
         spec = self.inference.spec
         # Use the stall timeout of the pod's own revision. The current spec may have another one.
-        timeout = next((each.stall_timeout_seconds for each in self.stored if each.name == revision), None)
+        stall_timeout = next((stored.stall_timeout_seconds for stored in self.stored if stored.name == revision), None)
         return Criteria(
             resource=self.inference.identity.name,
-            template=next((each.template for each in self.revisions if each.name == revision), {}),
-            bound_claims=frozenset(each["metadata"]["name"] for each in self.observed.pvcs if _is_bound(each)),
+            template=next((candidate.template for candidate in self.revisions if candidate.name == revision), {}),
+            bound_claims=frozenset(pvc["metadata"]["name"] for pvc in self.observed.pvcs if _is_bound(pvc)),
             readiness=spec.readiness,
             canary=spec.rollout.canary,
             deadlines=self.deadlines,
             terminations=self.terminations,
-            stall_seconds=timeout or spec.warmup.stall_timeout_seconds,
-            observed=revision != self.before.revision.stable and self.observe_seconds(revision) > 0,
-            learned_plan=self.has_new_learned_plan(revision),
+            stall_seconds=stall_timeout or spec.warmup.stall_timeout_seconds,
+            is_observed=revision != self.previous_status.revision.stable and self.observe_seconds(revision) > 0,
+            has_learned_plan=self.has_new_learned_plan(revision),
             room=room,
         )
 
     @property
     def desired_replicas(self) -> int:
         """The desired replicas."""
-        return self.rollout.policy.desired
+        return self.rollout.policy.replicas
 
     @property
     def active_pods(self) -> tuple[PodView, ...]:

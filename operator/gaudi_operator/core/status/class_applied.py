@@ -10,39 +10,41 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 
 
-def judge_class_applied(s: State) -> Verdict | None:
+def judge_class_applied(state: State) -> Verdict | None:
     """Judge the condition ClassApplied: the revision has the current defaults of its class and meets its limits.
 
     Limits are reported here only during a trial. Otherwise the condition PlanAccepted reports them.
     """
-    current = s.rollout.current
-    if s.platform.says is None and (current is None or current.from_class is None):
+    revision = state.rollout.current
+    if state.platform.spec is None and (revision is None or revision.class_defaults is None):
         return None
-    if s.platform.problem or current is None:
+    if state.platform.problem or revision is None:
         return Verdict(UNKNOWN, "PlanNotAccepted", "The class is applied after the condition PlanAccepted is True.")
-    changed = _describe_changed_defaults(s, current)
-    if beyond := trial_violations(s.inference, current, s.platform):
+    changed_defaults = _describe_changed_defaults(state, revision)
+    if violations := trial_violations(state.inference, revision, state.platform):
         refusal = (
-            f"Class {s.platform.name} is in trial. When the trial ends, the class will refuse this resource: "
-            f"{'; '.join(beyond)}. Change the resource, use another class, or change the limits of the class."
+            f"Class {state.platform.name} is in trial. When the trial ends, the class will refuse this resource: "
+            f"{'; '.join(violations)}. Change the resource, use another class, or change the limits of the class."
         )
-        return Verdict(FALSE, "ClassWouldRefuse", f"{refusal} {changed}" if changed else refusal)
-    if changed:
-        return Verdict(FALSE, "ClassChanged", changed)
-    return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has the current defaults of class {s.platform.name}.")
+        return Verdict(FALSE, "ClassWouldRefuse", f"{refusal} {changed_defaults}" if changed_defaults else refusal)
+    if changed_defaults:
+        return Verdict(FALSE, "ClassChanged", changed_defaults)
+    return Verdict(
+        TRUE, "AsClassSays", f"Revision {revision.name} has the current defaults of class {state.platform.name}."
+    )
 
 
-def _describe_changed_defaults(s: State, current: Revision) -> str | None:
+def _describe_changed_defaults(state: State, revision: Revision) -> str | None:
     """Return a sentence about class defaults that a new revision would change, or None if there are none."""
-    had = current.from_class
-    before, now = had.values if had else {}, fill_class_defaults(s.inference, s.platform).values
-    changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
-    if not changed:
+    applied = revision.class_defaults
+    before, now = applied.values if applied else {}, fill_class_defaults(state.inference, state.platform).values
+    paths = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
+    if not paths:
         return None
-    named = f"Class {s.platform.name}" if s.platform.name else "The removal of the class"
-    identity = s.inference.identity
+    subject = f"Class {state.platform.name}" if state.platform.name else "The removal of the class"
+    identity = state.inference.identity
     return (
-        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}, but revision {current.name} "
+        f"{subject} would now change {', '.join(f'spec.{path}' for path in paths)}, but revision {revision.name} "
         f"keeps its values. To apply the change, run: kubectl gaudi rollout restart {identity.name} -n "
         f"{identity.namespace}"
     )

@@ -36,7 +36,7 @@ class ColdBatches(NamedTuple):
 
     phase: BucketPhase
     bucket: Bucket
-    batches: int
+    batch_count: int
 
     def holds(self, other: "ColdBatches") -> bool:
         """Return True if this bucket is large enough for the batches of `other`."""
@@ -47,7 +47,7 @@ def suggest_bucket(state: State) -> str | None:
     """Return a sentence that suggests a bucket for cold batches of the current revision, or None if there is none."""
     reports = {pod.name: pod.report for pod in state.serving_updated_pods if pod.report and pod.report.cold_shapes}
     spec = state.inference.spec
-    for name, report in reports.items():
+    for pod_name, report in reports.items():
         if report.memory is None:
             continue
         with suppress(PlanImpossible, PlanTooExpensive):
@@ -57,9 +57,10 @@ def suggest_bucket(state: State) -> str | None:
             )
             shapes = tuple(sorted(batches))
             question = CoveredShapesQuestion(bucket_policy(spec), limits, report.memory.kv_blocks, shapes)
-            holding = state.inference.answers.get(question)
-            missed = list(islice(_uncovered_batches(batches, set(shapes) - set(holding.held), limits), MOST_MISSES))
-            return _describe_best_bucket(missed, holding, limits, name, report) if missed else NO_GRAPH
+            coverage = state.inference.answers.get(question)
+            uncovered_shapes = set(shapes) - set(coverage.covered_shapes)
+            misses = list(islice(_uncovered_batches(batches, uncovered_shapes, limits), MOST_MISSES))
+            return _describe_best_bucket(misses, coverage, limits, pod_name, report) if misses else NO_GRAPH
     return None
 
 
@@ -78,15 +79,15 @@ class GraphWeights(NamedTuple):
     Weights are proportional to bytes.
     """
 
-    buckets: int
-    total: int
+    bucket_count: int
+    total_weight: int
 
 
 @dataclass(frozen=True)
 class CoveredShapes:
     """The cold shapes that already have a bucket in a plan, and the graph weights of this plan."""
 
-    held: tuple[ColdShape, ...]
+    covered_shapes: tuple[ColdShape, ...]
     prompt: GraphWeights
     decode: GraphWeights
 
@@ -113,12 +114,12 @@ class CoveredShapesQuestion(PlanQuestion[CoveredShapes]):
         weights = {
             phase: GraphWeights(
                 len(plan.buckets_of(phase)),
-                sum(bucket_weight(phase, each, self.limits.block_size) for each in plan.buckets_of(phase)),
+                sum(bucket_weight(phase, bucket, self.limits.block_size) for bucket in plan.buckets_of(phase)),
             )
             for phase in BucketPhase
         }
-        held = tuple(each for each in self.shapes if plan.find(*each) is not None)
-        return CoveredShapes(held, weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
+        covered_shapes = tuple(shape for shape in self.shapes if plan.find(*shape) is not None)
+        return CoveredShapes(covered_shapes, weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
 
 
 def _use_reported_block_size(limits: Limits, memory: MemorySplit) -> Limits:
@@ -128,59 +129,59 @@ def _use_reported_block_size(limits: Limits, memory: MemorySplit) -> Limits:
 
 def _count_cold_batches(reports: Iterable[WarmupReport]) -> Counter[ColdShape]:
     batches = Counter[ColdShape]()
-    for cold in (cold for report in reports for cold in report.cold_shapes):
-        batches[ColdShape(cold.phase, *(cold.needed or cold.shape))] += cold.count
+    for cold_shape in (cold_shape for report in reports for cold_shape in report.cold_shapes):
+        batches[ColdShape(cold_shape.phase, *(cold_shape.needed or cold_shape.shape))] += cold_shape.count
     return batches
 
 
 def _uncovered_batches(
-    batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits
+    batches: Counter[ColdShape], uncovered_shapes: Container[ColdShape], limits: Limits
 ) -> Iterator[ColdBatches]:
     """Yield batches without a bucket, most frequent first. Queries are rounded up to whole blocks, as in plans."""
-    for shape, count in batches.most_common():
+    for shape, batch_count in batches.most_common():
         # Skip shapes that have a bucket. They were slow because their graph is missing, and a new bucket would not get
         # a graph either.
-        if shape not in missed:
+        if shape not in uncovered_shapes:
             continue
         phase, batch, query, blocks = shape
         if phase is BucketPhase.PROMPT:
             query = min(-(-query // limits.block_size) * limits.block_size, max(query, limits.max_num_batched_tokens))
-        yield ColdBatches(phase, Bucket(batch, query, blocks), count)
+        yield ColdBatches(phase, Bucket(batch, query, blocks), batch_count)
 
 
 def _describe_best_bucket(
-    missed: Sequence[ColdBatches], plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
+    misses: Sequence[ColdBatches], coverage: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
 ) -> str:
     def count_held_batches(miss: ColdBatches) -> int:
-        return sum(other.batches for other in missed if miss.holds(other))
+        return sum(other.batch_count for other in misses if miss.holds(other))
 
     best = max(
-        missed, key=lambda miss: (count_held_batches(miss), -bucket_weight(miss.phase, miss.bucket, limits.block_size))
+        misses, key=lambda miss: (count_held_batches(miss), -bucket_weight(miss.phase, miss.bucket, limits.block_size))
     )
-    total = sum(miss.batches for miss in missed)
+    total_batches = sum(miss.batch_count for miss in misses)
     # Report a percentage. A count would change the status with every batch.
-    held = f"{count_held_batches(best) * 100 // total} % of the batches"
+    share = f"{count_held_batches(best) * 100 // total_batches} % of the batches"
     return (
-        f"One more {best.phase} bucket {tuple(best.bucket)} would hold {held} without a warm graph, and would take "
-        f"{_describe_bucket_cost(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all observed "
-        "batches."
+        f"One more {best.phase} bucket {tuple(best.bucket)} would hold {share} without a warm graph, and would take "
+        f"{_describe_bucket_cost(best, coverage, limits, pod, report)}. `kubectl gaudi plan learn` plans for all "
+        "observed batches."
     )
 
 
 def _describe_bucket_cost(
-    miss: ColdBatches, plan: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
+    miss: ColdBatches, coverage: CoveredShapes, limits: Limits, pod: str, report: WarmupReport
 ) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
-    seconds = f"about {price_in_seconds(miss.phase, miss.bucket):.2g} s of warm-up (at the rate of a Gaudi 2)"
+    warmup_time = f"about {price_in_seconds(miss.phase, miss.bucket):.2g} s of warm-up (at the rate of a Gaudi 2)"
     if not progress.capture_applies or not progress.captured:
-        return seconds
-    weights = plan.prompt if miss.phase is BucketPhase.PROMPT else plan.decode
+        return warmup_time
+    weights = coverage.prompt if miss.phase is BucketPhase.PROMPT else coverage.decode
     nbytes = _estimate_graph_bytes(miss, weights, limits, progress)
-    return f"about {format_bytes(nbytes)} of memory (at the rate of pod {pod}) and {seconds}"
+    return f"about {format_bytes(nbytes)} of memory (at the rate of pod {pod}) and {warmup_time}"
 
 
-def _estimate_graph_bytes(miss: ColdBatches, planned: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
+def _estimate_graph_bytes(miss: ColdBatches, weights: GraphWeights, limits: Limits, progress: PhaseProgress) -> int:
     """Return the estimated bytes of a graph: by its weight if all graphs are captured, otherwise the mean."""
-    if progress.captured < planned.buckets:
+    if progress.captured < weights.bucket_count:
         return progress.graph_bytes // progress.captured
-    return progress.graph_bytes * bucket_weight(miss.phase, miss.bucket, limits.block_size) // planned.total
+    return progress.graph_bytes * bucket_weight(miss.phase, miss.bucket, limits.block_size) // weights.total_weight

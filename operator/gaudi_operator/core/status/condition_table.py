@@ -33,11 +33,11 @@ from gaudi_operator.core.status.spec_conditions import (
 class ConditionKind:
     """One row of the table of conditions.
 
-    `good` is the status that needs no action. If `judge` returns None, the resource does not have the condition.
+    `good_status` is the status that needs no action. If `judge` returns None, the resource does not have the condition.
     """
 
     type: str
-    good: ConditionStatus
+    good_status: ConditionStatus
     meaning: str
     judge: Callable[[State], Verdict | None]
 
@@ -89,6 +89,8 @@ CONDITIONS = (
 
 def judge_conditions(state: State) -> tuple[Condition, ...]:
     """Return the conditions of all rows of the table. A transition time changes only if the status changes."""
-    judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
-    verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
-    return build_conditions(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)
+    judgements = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
+    verdicts = [(kind, verdict) for kind, verdict in judgements if verdict is not None]
+    return build_conditions(
+        verdicts, state.previous_status.conditions, state.inference.identity.generation, state.deadlines.now
+    )

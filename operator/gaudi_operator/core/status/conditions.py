@@ -44,195 +44,201 @@ class Verdict:
     message: str
 
 
-def judge_ready(s: State) -> Verdict:
+def judge_ready(state: State) -> Verdict:
     """Judge the condition Ready: the rollout is complete, and every desired replica receives traffic."""
     # Report a problem that needs a user before any progress.
-    if found := s.worst_problem:
-        return Verdict(FALSE, found.reason, found.message)
-    if s.desired_replicas == 0:
-        return _judge_zero_replicas(s)
-    if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.DONE:
-        left = _count_surplus_pods(s)
-        rest = f" {_describe_surplus_pods(s, left)}" if left else ""
-        return Verdict(TRUE, "Serving", f"{_describe_all_serving(s.desired_replicas)} revision {s.current_name}.{rest}")
-    return Verdict(FALSE, *describe_progress(s))
+    if problem := state.worst_problem:
+        return Verdict(FALSE, problem.reason, problem.message)
+    if state.desired_replicas == 0:
+        return _judge_zero_replicas(state)
+    if state.rollout.step is not None and state.rollout.step.progress is RolloutProgress.DONE:
+        surplus = _count_surplus_pods(state)
+        suffix = f" {_describe_surplus_pods(state, surplus)}" if surplus else ""
+        return Verdict(
+            TRUE, "Serving", f"{_describe_all_serving(state.desired_replicas)} revision {state.current_name}.{suffix}"
+        )
+    return Verdict(FALSE, *describe_progress(state))
 
 
 def _describe_all_serving(replicas: int) -> str:
     return "1 replica serves" if replicas == 1 else f"All {replicas} replicas serve"
 
 
-def _judge_zero_replicas(s: State) -> Verdict:
+def _judge_zero_replicas(state: State) -> Verdict:
     """Return the verdict on Ready if no replica is desired. Scaling ends when the last pod has released its cards."""
-    if left := _count_surplus_pods(s):
-        return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_describe_surplus_pods(s, left)}")
+    if surplus := _count_surplus_pods(state):
+        return Verdict(FALSE, "ScalingDown", f"No replica is desired. {_describe_surplus_pods(state, surplus)}")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
 
 
-def _describe_surplus_pods(s: State, left: int) -> str:
-    end = "terminating" if sum(pod.terminating for pod in s.pods) >= left else "about to be deleted"
-    found = f"{plural(left, 'pod is', 'pods are')} {end}"
-    if runs_on_cpu(s.inference.spec.accelerator):
-        return f"{found}."
-    return f"{found} and {'holds its' if left == 1 else 'hold their'} cards."
+def _describe_surplus_pods(state: State, surplus: int) -> str:
+    phase = "terminating" if sum(pod.terminating for pod in state.pods) >= surplus else "about to be deleted"
+    clause = f"{plural(surplus, 'pod is', 'pods are')} {phase}"
+    if runs_on_cpu(state.inference.spec.accelerator):
+        return f"{clause}."
+    return f"{clause} and {'holds its' if surplus == 1 else 'hold their'} cards."
 
 
-def _count_surplus_pods(s: State) -> int:
+def _count_surplus_pods(state: State) -> int:
     """Return how many pods exceed the desired number. These pods hold their cards until they have ended."""
     # Count terminating pods too. They are no replicas, but still hold cards.
-    return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired_replicas)
+    return max(0, sum(pod.phase not in ENDED for pod in state.pods) - state.desired_replicas)
 
 
-def describe_progress(s: State) -> tuple[str, str]:
+def describe_progress(state: State) -> tuple[str, str]:
     """Return (reason, message) of the condition Ready while the desired state is not reached.
 
     The function ignores problems.
     """
-    serving = f"{_describe_replica_count(len(s.serving_updated_pods), s)} serve revision {s.current_name}"
-    if s.rollout.step is not None and s.rollout.step.progress is RolloutProgress.PAUSED:
-        others = count_waiting(s.active_pods)
-        rest = (
-            f" With older revisions, {_describe_replica_count(len(s.serving_pods), s)} serve; "
-            f"{_describe_waiting_pods(others)}."
-            if others
+    clause = f"{_describe_replica_count(len(state.serving_updated_pods), state)} serve revision {state.current_name}"
+    if state.rollout.step is not None and state.rollout.step.progress is RolloutProgress.PAUSED:
+        waiting_counts = count_waiting(state.active_pods)
+        suffix = (
+            f" With older revisions, {_describe_replica_count(len(state.serving_pods), state)} serve; "
+            f"{_describe_waiting_pods(waiting_counts)}."
+            if waiting_counts
             else ""
         )
-        return "RolloutPaused", f"{serving}. The rollout is paused (spec.rollout.paused: true).{rest}"
-    if s.rollout.choice is not None and s.rollout.choice.is_rolled_back and s.rollout.choice.problem:
-        return "RollingBack", f"{serving}. {s.rollout.choice.problem.message}"
-    if s.old_pods:
+        return "RolloutPaused", f"{clause}. The rollout is paused (spec.rollout.paused: true).{suffix}"
+    if state.rollout.choice is not None and state.rollout.choice.is_rolled_back and state.rollout.choice.problem:
+        return "RollingBack", f"{clause}. {state.rollout.choice.problem.message}"
+    if state.old_pods:
         return (
             "RollingOut",
-            f"{serving}; {_describe_rollout_wait(s)}. {plural(len(s.old_pods), 'old pod is', 'old pods are')} left.",
+            f"{clause}; {_describe_rollout_wait(state)}. "
+            f"{plural(len(state.old_pods), 'old pod is', 'old pods are')} left.",
         )
-    if len(s.active_pods) > s.desired_replicas:
+    if len(state.active_pods) > state.desired_replicas:
         return (
             "ScalingDown",
-            f"{len(s.active_pods)} pods run, but only {s.desired_replicas} "
-            f"{'is' if s.desired_replicas == 1 else 'are'} desired.",
+            f"{len(state.active_pods)} pods run, but only {state.desired_replicas} "
+            f"{'is' if state.desired_replicas == 1 else 'are'} desired.",
         )
     # Use another reason for pods that have not started than for pods that compile.
-    waiting, missing = count_waiting(s.updated_pods), s.desired_replicas - len(s.updated_pods)
-    reason = "WarmingUp" if PendingStep.WARMING in waiting else "StartingPods"
-    listed = [f"{_describe_waiting_pods(waiting)} (details in status.pods)"] if waiting else []
-    return reason, f"{serving}; {'; '.join((*_describe_missing_pods(missing), *listed))}."
+    counts_by_step, missing_count = count_waiting(state.updated_pods), state.desired_replicas - len(state.updated_pods)
+    reason = "WarmingUp" if PendingStep.WARMING in counts_by_step else "StartingPods"
+    details = [f"{_describe_waiting_pods(counts_by_step)} (details in status.pods)"] if counts_by_step else []
+    return reason, f"{clause}; {'; '.join((*_describe_missing_pods(missing_count), *details))}."
 
 
-def _describe_replica_count(count: int, s: State) -> str:
+def _describe_replica_count(replicas: int, state: State) -> str:
     """Return a number of replicas compared with the desired number. During a scale-down it may be larger."""
     return (
-        f"{count} of {s.desired_replicas} replicas"
-        if count <= s.desired_replicas
-        else f"{count} pods ({s.desired_replicas} desired)"
+        f"{replicas} of {state.desired_replicas} replicas"
+        if replicas <= state.desired_replicas
+        else f"{replicas} pods ({state.desired_replicas} desired)"
     )
 
 
-def _describe_missing_pods(count: int) -> Iterator[str]:
-    if count > 0:
-        yield f"{plural(count, 'pod is', 'pods are')} not created yet"
+def _describe_missing_pods(pod_count: int) -> Iterator[str]:
+    if pod_count > 0:
+        yield f"{plural(pod_count, 'pod is', 'pods are')} not created yet"
 
 
-def _describe_waiting_pods(waiting: Mapping[PendingStep, int]) -> str:
-    found = [plural(count, f"pod is {what}", f"pods are {what}") for what, count in waiting.items()]
-    return " and ".join((", ".join(found[:-1]), found[-1]) if len(found) > 1 else found)
+def _describe_waiting_pods(counts_by_step: Mapping[PendingStep, int]) -> str:
+    clauses = [plural(count, f"pod is {step}", f"pods are {step}") for step, count in counts_by_step.items()]
+    return " and ".join((", ".join(clauses[:-1]), clauses[-1]) if len(clauses) > 1 else clauses)
 
 
-def _describe_rollout_wait(s: State) -> str:
+def _describe_rollout_wait(state: State) -> str:
     """Return a clause about what the next step of a rollout waits for."""
-    if s.rollout.policy.trial:
-        seconds = s.observe_seconds(s.current_name)
-        opened = f"has been open for {seconds} s" if seconds else "opens"
-        place = " in place of an older pod" if s.rollout.in_place else ""
-        if not any(pod.is_ready for pod in s.old_pods):
+    if state.rollout.policy.trial:
+        open_seconds = state.observe_seconds(state.current_name)
+        gate_clause = f"has been open for {open_seconds} s" if open_seconds else "opens"
+        place = " in place of an older pod" if state.rollout.in_place_reason else ""
+        if not any(pod.is_ready for pod in state.old_pods):
             return f"the first pod is the canary{place}, and no pod of an older revision serves"
         return (
             f"the first pod is the canary{place}, and pods of older revisions serve until the gate of the canary "
-            f"{opened}"
+            f"{gate_clause}"
         )
-    if s.rollout.in_place:
-        return f"pods are replaced in place ({s.rollout.in_place.rstrip('.')})"
+    if state.rollout.in_place_reason:
+        return f"pods are replaced in place ({state.rollout.in_place_reason.rstrip('.')})"
     return "pods of older revisions are deleted as new pods become ready"
 
 
-def judge_reconciling(s: State) -> Verdict:
+def judge_reconciling(state: State) -> Verdict:
     """Judge the condition Reconciling: the operator is working to reach the desired state."""
-    ready = judge_ready(s)
-    if ready.status is TRUE:
+    ready_verdict = judge_ready(state)
+    if ready_verdict.status is TRUE:
         return Verdict(FALSE, "Reconciled", "The spec is fully reconciled.")
-    if s.is_stalled:
+    if state.is_stalled:
         return Verdict(FALSE, "Stalled", "The operator waits for a change. The condition Stalled has the reason.")
     # A paused rollout still creates missing pods, so check their number.
-    if _is_paused(s) and len(s.serving_pods) >= s.desired_replicas:
+    if _is_paused(state) and len(state.serving_pods) >= state.desired_replicas:
         return Verdict(FALSE, "RolloutPaused", "No pod is replaced while spec.rollout.paused is true.")
-    return Verdict(TRUE, ready.reason, ready.message)
+    return Verdict(TRUE, ready_verdict.reason, ready_verdict.message)
 
 
-def _is_paused(s: State) -> bool:
+def _is_paused(state: State) -> bool:
     """Return True if the rollout is incomplete and paused by spec.rollout.paused."""
-    step = s.rollout.step
-    return s.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED
+    step = state.rollout.step
+    return state.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED
 
 
-def judge_stalled(s: State) -> Verdict:
+def judge_stalled(state: State) -> Verdict:
     """Judge the condition Stalled: a user must act."""
-    if (found := s.worst_problem) and s.is_stalled:
-        return Verdict(TRUE, found.reason, found.message)
+    if (problem := state.worst_problem) and state.is_stalled:
+        return Verdict(TRUE, problem.reason, problem.message)
     return Verdict(FALSE, "NotStalled", "No action is required.")
 
 
-def judge_available(s: State) -> Verdict:
+def judge_available(state: State) -> Verdict:
     """Judge the condition Available: at least the promised number of pods, of any revision, receives traffic."""
-    if s.desired_replicas == 0:
+    if state.desired_replicas == 0:
         return Verdict(FALSE, "ScaledToZero", "No replica is desired, so no pod receives traffic.")
-    promised = max(1, s.rollout.policy.min_available_pods)
-    found = f"{plural(len(s.serving_pods), 'pod is', 'pods are')} ready (minimum {promised})."
-    if len(s.serving_pods) >= promised:
-        return Verdict(TRUE, "MinimumAvailable", found)
-    return Verdict(FALSE, "BelowMinimum", found)
+    min_pods = max(1, state.rollout.policy.min_available_pods)
+    message = f"{plural(len(state.serving_pods), 'pod is', 'pods are')} ready (minimum {min_pods})."
+    if len(state.serving_pods) >= min_pods:
+        return Verdict(TRUE, "MinimumAvailable", message)
+    return Verdict(FALSE, "BelowMinimum", message)
 
 
-def judge_warmed_up(s: State) -> Verdict:
+def judge_warmed_up(state: State) -> Verdict:
     """Judge the condition WarmedUp: the gates of all desired replicas of the current revision are open."""
-    if s.desired_replicas == 0:
+    if state.desired_replicas == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
-    opened = sum(pod.is_gate_open for pod in s.updated_pods)
-    of = f" of revision {s.current_name}" if s.current_name else ""
-    found = f"{_describe_replica_count(opened, s)}{of} have passed the readiness gate"
+    open_gates = sum(pod.is_gate_open for pod in state.updated_pods)
+    revision_clause = f" of revision {state.current_name}" if state.current_name else ""
+    message = f"{_describe_replica_count(open_gates, state)}{revision_clause} have passed the readiness gate"
     # With a mutable image tag, pods of one revision may run different releases.
-    releases = sorted({pod.report.releases for pod in s.updated_pods if pod.report and pod.report.releases})
-    if opened >= s.desired_replicas:
-        return Verdict(TRUE, "WarmedUp", " ".join((f"{found}.", *releases)))
-    waiting = count_waiting(pod for pod in s.updated_pods if not pod.is_gate_open)
+    releases = sorted({pod.report.releases for pod in state.updated_pods if pod.report and pod.report.releases})
+    if open_gates >= state.desired_replicas:
+        return Verdict(TRUE, "WarmedUp", " ".join((f"{message}.", *releases)))
+    counts_by_step = count_waiting(pod for pod in state.updated_pods if not pod.is_gate_open)
     # If no pod compiles, `WarmingUp` would contradict the condition Ready, which reports that pods have no node or no
     # running container.
-    reason = "WarmingUp" if PendingStep.WARMING in waiting else "NoPodWarmingUp"
-    found = f"{found}; {_describe_closed_gates(s, waiting)}."
-    slow = (f"Pod {pod.name}: {said}" for pod in s.updated_pods if (said := describe_slow_bucket(pod, s.deadlines)))
-    return Verdict(FALSE, reason, " ".join((found, *islice(slow, 1), *releases)))
+    reason = "WarmingUp" if PendingStep.WARMING in counts_by_step else "NoPodWarmingUp"
+    message = f"{message}; {_describe_closed_gates(state, counts_by_step)}."
+    slow = (
+        f"Pod {pod.name}: {text}" for pod in state.updated_pods if (text := describe_slow_bucket(pod, state.deadlines))
+    )
+    return Verdict(FALSE, reason, " ".join((message, *islice(slow, 1), *releases)))
 
 
-def _describe_closed_gates(s: State, waiting: Mapping[PendingStep, int]) -> str:
+def _describe_closed_gates(state: State, counts_by_step: Mapping[PendingStep, int]) -> str:
     """Return what the replicas of the current revision whose gates are not open wait for."""
-    if s.current_name is None:
+    if state.current_name is None:
         return "no pod is created before the spec is accepted (condition PlanAccepted)"
-    others = [_describe_waiting_pods(waiting)] if waiting else []
-    return "; ".join((*_describe_missing_pods(s.desired_replicas - len(s.updated_pods)), *others))
+    clauses = [_describe_waiting_pods(counts_by_step)] if counts_by_step else []
+    return "; ".join((*_describe_missing_pods(state.desired_replicas - len(state.updated_pods)), *clauses))
 
 
-def judge_degraded(s: State) -> Verdict:
+def judge_degraded(state: State) -> Verdict:
     """Judge the condition Degraded: replicas that served before are missing, or replicas serve below the thresholds."""
-    expected, ready = expected_ready_replicas(s), len(s.serving_pods)
-    if ready < expected:
-        away = [pod for pod in s.active_pods if pod.has_gate_condition and not pod.is_ready]
-        named = f" Not ready: {_first_pod_names(away)}." if away else ""
-        lost = plural(expected - ready, "replica was lost", "replicas were lost")
-        found = f"{lost}: {plural(ready, 'replica is', 'replicas are')} ready, but {expected} were ready before.{named}"
-        return Verdict(TRUE, "ReplicasLost", found)
-    below = [pod for pod in s.serving_pods if pod.gate and pod.gate.reason == BELOW_THRESHOLD]
-    if below:
-        serve = plural(len(below), "pod serves", "pods serve")
-        found = f"{serve} with fewer graphs than spec.readiness requires: {_first_pod_names(below)}."
-        return Verdict(TRUE, "BelowThresholds", found)
+    expected_count, ready_count = expected_ready_replicas(state), len(state.serving_pods)
+    if ready_count < expected_count:
+        unready_pods = [pod for pod in state.active_pods if pod.has_gate_condition and not pod.is_ready]
+        suffix = f" Not ready: {_first_pod_names(unready_pods)}." if unready_pods else ""
+        lost_clause = plural(expected_count - ready_count, "replica was lost", "replicas were lost")
+        ready_clause = plural(ready_count, "replica is", "replicas are")
+        message = f"{lost_clause}: {ready_clause} ready, but {expected_count} were ready before.{suffix}"
+        return Verdict(TRUE, "ReplicasLost", message)
+    pods_below_threshold = [pod for pod in state.serving_pods if pod.gate and pod.gate.reason == BELOW_THRESHOLD]
+    if pods_below_threshold:
+        clause = plural(len(pods_below_threshold), "pod serves", "pods serve")
+        message = f"{clause} with fewer graphs than spec.readiness requires: {_first_pod_names(pods_below_threshold)}."
+        return Verdict(TRUE, "BelowThresholds", message)
     return Verdict(FALSE, "AsExpected", "No replica is lost, and no pod serves below the thresholds.")
 
 
@@ -240,17 +246,17 @@ def _first_pod_names(pods: Sequence[PodView]) -> str:
     return ", ".join(pod.name for pod in pods[:3])
 
 
-def expected_ready_replicas(s: State) -> int:
+def expected_ready_replicas(state: State) -> int:
     """Return how many replicas should receive traffic now. If fewer receive traffic, replicas are lost.
 
     The result is the highest number of ready replicas since spec.replicas was last lowered. During a rollout, it is
     reduced to the minimum number of available pods. The number rises as pods become ready, so pods that were never
     ready do not count as lost.
     """
-    before = s.before.expected_ready_replicas
-    if s.current_name != s.stable_name:
-        before = min(before, s.rollout.policy.min_available_pods)
-    return min(s.desired_replicas, max(before, len(s.serving_pods)))
+    expected_count = state.previous_status.expected_ready_replicas
+    if state.current_name != state.stable_name:
+        expected_count = min(expected_count, state.rollout.policy.min_available_pods)
+    return min(state.desired_replicas, max(expected_count, len(state.serving_pods)))
 
 
 NEW_KIND_SECONDS = 60
@@ -269,72 +275,72 @@ _NO_OTHER_METRIC = (
 )
 
 
-def judge_autoscaler_active(s: State) -> Verdict | None:
+def judge_autoscaler_active(state: State) -> Verdict | None:
     """Judge the condition AutoscalerActive, or return None if the resource has no autoscaler.
 
     The verdict is based on the conditions of the HorizontalPodAutoscaler.
     """
-    desired = s.inference.spec.autoscaling
-    if desired is None:
+    autoscaling = state.inference.spec.autoscaling
+    if autoscaling is None:
         return None
     # An autoscaler cannot scale up from zero, because pods provide its metric.
-    if s.desired_replicas == 0:
+    if state.desired_replicas == 0:
         return Verdict(
             UNKNOWN,
             "ScaledToZero",
             "The autoscaler is inactive while spec.replicas is 0. To start pods, raise spec.replicas.",
         )
     # A resource has at most one autoscaler, which has the name of the resource.
-    status = next(iter(s.observed.autoscalers), {}).get("status") or {}
-    said = {each["type"]: each for each in status.get("conditions") or ()}
-    if not said:
+    status = next(iter(state.observed.autoscalers), {}).get("status") or {}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    if not conditions:
         return Verdict(UNKNOWN, "NotObservedYet", "The autoscaler has not reported a status yet.")
-    if _is_api_undiscovered(said.get("AbleToScale", {}), s.deadlines):
+    if _is_api_undiscovered(conditions.get("AbleToScale", {}), state.deadlines):
         return Verdict(
             UNKNOWN, "NotObservedYet", "The autoscaler has not discovered the GaudiInference API yet and retries."
         )
     for kind in ("AbleToScale", "ScalingActive"):
-        if kind in said and said[kind]["status"] == "False":
-            return _judge_inactive_autoscaler(said[kind], _NO_OTHER_METRIC if desired.metrics else _NO_METRIC)
-    between = f"{desired.min_replicas} to {desired.max_replicas}"
+        if kind in conditions and conditions[kind]["status"] == "False":
+            return _judge_inactive_autoscaler(conditions[kind], _NO_OTHER_METRIC if autoscaling.metrics else _NO_METRIC)
+    bounds = f"{autoscaling.min_replicas} to {autoscaling.max_replicas}"
     return Verdict(
         TRUE,
         "ScalingActive",
-        f"The autoscaler requests spec.replicas: {status.get('desiredReplicas')} (allowed: {between}).",
+        f"The autoscaler requests spec.replicas: {status.get('desiredReplicas')} (allowed: {bounds}).",
     )
 
 
-def _is_api_undiscovered(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
+def _is_api_undiscovered(condition: Mapping[str, Any], deadlines: Deadlines) -> bool:
     """Return True if the autoscaler may report FailedGetScale only because it does not know the CRD yet."""
-    if (able.get("status"), able.get("reason")) != ("False", "FailedGetScale"):
+    if (condition.get("status"), condition.get("reason")) != ("False", "FailedGetScale"):
         return False
-    since = parse_timestamp(able.get("lastTransitionTime"))
-    return since is not None and not deadlines.has_passed(since, NEW_KIND_SECONDS)
+    failed_at = parse_timestamp(condition.get("lastTransitionTime"))
+    return failed_at is not None and not deadlines.has_passed(failed_at, NEW_KIND_SECONDS)
 
 
-def _judge_inactive_autoscaler(condition: Mapping[str, Any], without_metric: str) -> Verdict:
+def _judge_inactive_autoscaler(condition: Mapping[str, Any], metric_advice: str) -> Verdict:
     reason, message = condition.get("reason") or "", str(condition.get("message") or "no reason was reported")
     sentence = f"The autoscaler does not scale: {message.strip().rstrip('.')}."
-    word = reason if _WORD.fullmatch(reason) else "NotActive"
-    return Verdict(FALSE, word, f"{sentence} {without_metric}" if "Metric" in word else sentence)
+    verdict_reason = reason if _WORD.fullmatch(reason) else "NotActive"
+    return Verdict(FALSE, verdict_reason, f"{sentence} {metric_advice}" if "Metric" in verdict_reason else sentence)
 
 
 MAX_MESSAGE = 2048
 
 
 def build_conditions(
-    verdicts: Iterable[tuple[str, Verdict]], before: Iterable[Condition], generation: int, now: datetime
+    verdicts: Iterable[tuple[str, Verdict]], previous: Iterable[Condition], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """Return the conditions for `verdicts`. If a status is unchanged, its transition time comes from `before`."""
-    times = {(each.type, each.status): each.last_transition_time for each in before}
+    """Return the conditions for `verdicts`. If a status is unchanged, its transition time comes from `previous`."""
+    transition_times = {(condition.type, condition.status): condition.last_transition_time for condition in previous}
     return tuple(
         Condition(
-            type=kind,
+            type=condition_type,
             status=verdict.status,
             reason=verdict.reason,
             message=verdict.message[:MAX_MESSAGE],
-            last_transition_time=times.get((kind, verdict.status), format_timestamp(now)),
+            last_transition_time=transition_times.get((condition_type, verdict.status), format_timestamp(now)),
             observed_generation=generation,
         )
-        for kind, verdict in verdicts
+        for condition_type, verdict in verdicts
     )

@@ -18,70 +18,80 @@ def reconcile_events(
     before: GaudiInferenceStatus,
     after: GaudiInferenceStatus,
     actions: Iterable[Action],
-    updated: Sequence[PodView] = (),
-    desired: int = 0,
+    updated_pods: Sequence[PodView] = (),
+    desired_replicas: int = 0,
 ) -> tuple[Event, ...]:
     """Return the events of a reconcile, oldest first, or no events if neither the status nor a gate changes.
 
-    `updated` are the pods of the current revision with the state after `actions`. `desired` is the desired number of
-    these pods.
+    `updated_pods` are the pods of the current revision with the state after `actions`. `desired_replicas` is the
+    desired number of these pods.
     """
     # If all gates are open, publish no event for a single gate. The event WarmedUp, which may be delayed with the
     # status write, includes the last gate.
-    all_open = 0 < desired <= sum(pod.is_gate_open for pod in updated) and not _has_warmed_up(before)
-    sent = [each for each in actions if isinstance(each, SetGate)]
-    opened = {each.uid for each in sent if each.open}
-    others_open = any(pod.is_gate_open and pod.uid not in opened for pod in updated)
-    gates = (each for each in sent if not (each.open and (all_open or (others_open and _is_first_opening(each)))))
+    all_open = 0 < desired_replicas <= sum(pod.is_gate_open for pod in updated_pods) and not _has_warmed_up(before)
+    gate_writes = [action for action in actions if isinstance(action, SetGate)]
+    opened_uids = {gate.uid for gate in gate_writes if gate.open}
+    others_open = any(pod.is_gate_open and pod.uid not in opened_uids for pod in updated_pods)
+    gates = (
+        gate for gate in gate_writes if not (gate.open and (all_open or (others_open and _is_first_opening(gate))))
+    )
     return (
         *_failure_events(before, after),
         *_revision_events(before, after),
         *_gate_events(gates),
-        *_condition_events(before, after, updated),
+        *_condition_events(before, after, updated_pods),
     )
 
 
 def _is_first_opening(gate: SetGate) -> bool:
     """Return True if a gate write opens the gate of a fully warmed-up pod for the first time."""
-    return gate.reason == WARMED_UP and not gate.again
+    return gate.reason == WARMED_UP and not gate.is_rewrite
 
 
 def _has_warmed_up(status: GaudiInferenceStatus) -> bool:
-    return any(each.type == "WarmedUp" and each.status is ConditionStatus.TRUE for each in status.conditions)
+    return any(
+        condition.type == "WarmedUp" and condition.status is ConditionStatus.TRUE for condition in status.conditions
+    )
 
 
 def _failure_events(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
-    known = {(each.name, each.reason) for each in before.revisions}
-    for each in after.revisions:
-        if each.reason is not None and (each.name, each.reason) not in known:
-            yield Event("Warning", "RevisionFailed", f"Revision {each.name} failed ({each.reason}): {each.message}")
+    previous_failures = {(revision.name, revision.reason) for revision in before.revisions}
+    for revision in after.revisions:
+        if revision.reason is not None and (revision.name, revision.reason) not in previous_failures:
+            yield Event(
+                "Warning", "RevisionFailed", f"Revision {revision.name} failed ({revision.reason}): {revision.message}"
+            )
 
 
 def _revision_events(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
-    current = after.revision.current
-    if current is None or current == before.revision.current:
+    revision_name = after.revision.current
+    if revision_name is None or revision_name == before.revision.current:
         return
     if any(_failure_events(before, after)):
-        yield Event("Normal", "RollingBack", f"The operator rolls back to revision {current}.")
+        yield Event("Normal", "RollingBack", f"The operator rolls back to revision {revision_name}.")
     else:
-        yield Event("Normal", "RevisionDesired", f"The operator rolls out revision {current}.")
+        yield Event("Normal", "RevisionDesired", f"The operator rolls out revision {revision_name}.")
 
 
 def _gate_events(gates: Iterable[SetGate]) -> Iterable[Event]:
     for gate in gates:
-        word = "GateOpened" if gate.open else "GateClosed"
-        yield Event("Normal" if gate.open else "Warning", word, f"Pod {gate.pod}: {gate.message}")
+        reason = "GateOpened" if gate.open else "GateClosed"
+        yield Event("Normal" if gate.open else "Warning", reason, f"Pod {gate.pod}: {gate.message}")
 
 
 def _condition_events(
-    before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: Iterable[PodView]
+    before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated_pods: Iterable[PodView]
 ) -> Iterable[Event]:
-    was = {each.type: each for each in before.conditions}
-    gate = _describe_last_gate(updated) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
-    turns = [event for each in after.conditions if (event := _condition_event(each, was.get(each.type), gate))]
+    previous_conditions = {condition.type: condition for condition in before.conditions}
+    gate_sentence = _describe_last_gate(updated_pods) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
+    events = [
+        event
+        for condition in after.conditions
+        if (event := _condition_event(condition, previous_conditions.get(condition.type), gate_sentence))
+    ]
     # Ready implies WarmedUp. If both conditions change together, publish only the event for Ready.
-    ready = any(event.reason == "Ready" for event in turns)
-    return [event for event in turns if not (ready and event.reason == "WarmedUp")]
+    has_ready_event = any(event.reason == "Ready" for event in events)
+    return [event for event in events if not (has_ready_event and event.reason == "WarmedUp")]
 
 
 def _cause(condition: Condition) -> tuple[str, ...]:
@@ -90,25 +100,25 @@ def _cause(condition: Condition) -> tuple[str, ...]:
     Messages are not included, because they contain numbers that change with the progress of pods. Only the message of a
     refused spec is included.
     """
-    refused = condition.type == "PlanAccepted" and condition.status is ConditionStatus.FALSE
-    return (condition.status, condition.reason, *([condition.message] if refused else []))
+    is_refused = condition.type == "PlanAccepted" and condition.status is ConditionStatus.FALSE
+    return (condition.status, condition.reason, *([condition.message] if is_refused else []))
 
 
 def _describe_last_gate(pods: Iterable[PodView]) -> str:
     """Return a sentence about the captured graphs of the pod whose gate opened last, to append to a message."""
-    opened = {(since, pod.name): pod for pod in pods if (since := pod.open_since)}
-    return f" Pod {opened[max(opened)].name}: {gate_message(opened[max(opened)])}" if opened else ""
+    by_time = {(opened_at, pod.name): pod for pod in pods if (opened_at := pod.open_since)}
+    return f" Pod {by_time[max(by_time)].name}: {gate_message(by_time[max(by_time)])}" if by_time else ""
 
 
-def _condition_event(condition: Condition, was: Condition | None, gate: str) -> Event | None:
+def _condition_event(condition: Condition, previous: Condition | None, gate_sentence: str) -> Event | None:
     """Return the event of a changed condition. If a bad status gets a new reason, this is also an event."""
-    if was is not None and _cause(was) == _cause(condition):
+    if previous is not None and _cause(previous) == _cause(condition):
         return None
     match condition.type, condition.status:
         case "Ready", ConditionStatus.TRUE:
-            return Event("Normal", "Ready", condition.message + gate)
+            return Event("Normal", "Ready", condition.message + gate_sentence)
         case "WarmedUp", ConditionStatus.TRUE:
-            return Event("Normal", "WarmedUp", condition.message + gate)
+            return Event("Normal", "WarmedUp", condition.message + gate_sentence)
         # If PlanAccepted is False because of CapturedBelowThreshold, the plan was not refused. The condition Stalled
         # reports the missed thresholds.
         case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":

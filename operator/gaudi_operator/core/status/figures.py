@@ -33,10 +33,10 @@ def pods_for_figures(state: State) -> tuple[PodView, ...]:
 
 def lowest_captured_percent(rows: Iterable[PodState]) -> CapturedPercent:
     """Return the lowest percentage of captured graphs in `rows` for each phase, or None for a phase without graphs."""
-    found = [row.captured_percent for row in rows]
+    percents = [row.captured_percent for row in rows]
     return CapturedPercent(
-        prompt=min((each.prompt for each in found if each.prompt is not None), default=None),
-        decode=min((each.decode for each in found if each.decode is not None), default=None),
+        prompt=min((percent.prompt for percent in percents if percent.prompt is not None), default=None),
+        decode=min((percent.decode for percent in percents if percent.decode is not None), default=None),
     )
 
 
@@ -54,24 +54,24 @@ def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
 def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
     """Return the memory split of the pod with the fewest KV blocks."""
     splits = [report.memory for report in reports if report.memory]
-    least = min(splits, key=lambda split: split.kv_blocks, default=None)
-    if least is None:
+    smallest_split = min(splits, key=lambda split: split.kv_blocks, default=None)
+    if smallest_split is None:
         return None
     return MemorySplit(
-        usable_bytes=least.usable,
-        graph_bytes=least.graphs,
-        kv_cache_bytes=least.kv_cache,
-        kv_blocks=least.kv_blocks,
+        usable_bytes=smallest_split.usable,
+        graph_bytes=smallest_split.graphs,
+        kv_cache_bytes=smallest_split.kv_cache,
+        kv_blocks=smallest_split.kv_blocks,
     )
 
 
 def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
     """Return the recompilations of the serving pods, with the most frequent cold shapes."""
-    counts, compiles = Counter[_Shape](), Counter[_Shape]()
-    for cold in (cold for report in reports for cold in report.cold_shapes):
-        counts[cold.phase.value, cold.shape] += cold.count
-        compiles[cold.phase.value, cold.shape] += cold.compiles
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
+    batch_counts, compiles = Counter[_Shape](), Counter[_Shape]()
+    for cold_shape in (cold_shape for report in reports for cold_shape in report.cold_shapes):
+        batch_counts[cold_shape.phase.value, cold_shape.shape] += cold_shape.count
+        compiles[cold_shape.phase.value, cold_shape.shape] += cold_shape.compiles
+    most_frequent = sorted(batch_counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
     return Recompiles(
         since_ready=_capped_sum(row.recompiles_since_ready for row in rows),
         recent=_capped_sum(report.recent_recompiles for report in reports),
@@ -82,19 +82,19 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
             ColdShape(
                 phase=phase, shape=shape, count=_capped_sum([count]), compiles=_capped_sum([compiles[phase, shape]])
             )
-            for (phase, shape), count in most
+            for (phase, shape), count in most_frequent
         ),
     )
 
 
 def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
     """Return the warm-up progress of the slowest pod of the current revision, or None without pods."""
-    mine = [row for row in rows if row.revision == state.current_name]
-    least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
-    if least is None:
+    current_rows = [row for row in rows if row.revision == state.current_name]
+    slowest = min(current_rows, key=lambda row: (row.warmup_percent, row.name), default=None)
+    if slowest is None:
         return None
-    pod = next(each for each in state.updated_pods if each.name == least.name)
-    return WarmupProgress(percent=least.warmup_percent, phase=least.phase, eta=_eta(pod, state))
+    pod = next(pod for pod in state.updated_pods if pod.name == slowest.name)
+    return WarmupProgress(percent=slowest.warmup_percent, phase=slowest.phase, eta=_eta(pod, state))
 
 
 def _eta(pod: PodView, state: State) -> str | None:
@@ -102,26 +102,26 @@ def _eta(pod: PodView, state: State) -> str | None:
 
     If the end has changed by at most 10 s, the written value stays.
     """
-    if pod.report is None or pod.received is None or pod.report.eta_seconds is None:
+    if pod.report is None or pod.report_received_at is None or pod.report.eta_seconds is None:
         return None
-    end = pod.received + timedelta(seconds=pod.report.eta_seconds)
-    written = state.before.warmup.eta if state.before.warmup else None
-    moment = parse_timestamp(written)
-    if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
-        return written
+    end = pod.report_received_at + timedelta(seconds=pod.report.eta_seconds)
+    previous_eta = state.previous_status.warmup.eta if state.previous_status.warmup else None
+    previous_end = parse_timestamp(previous_eta)
+    if previous_end and abs((previous_end - end).total_seconds()) <= ETA_SECONDS:
+        return previous_eta
     # Round the time. Otherwise each report would change the estimate by a second and cause a status write.
-    rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
-    return format_timestamp(datetime.fromtimestamp(rounded, UTC))
+    rounded_timestamp = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
+    return format_timestamp(datetime.fromtimestamp(rounded_timestamp, UTC))
 
 
-def _capped_sum(parts: Iterable[int]) -> int:
+def _capped_sum(counts: Iterable[int]) -> int:
     """Return the sum, limited to the maximum value of a status field."""
-    return min(MOST_COUNT, sum(parts))
+    return min(MOST_COUNT, sum(counts))
 
 
 def _phase_counts(progress: PhaseProgress) -> BucketCounts:
     return BucketCounts(planned=progress.planned, warmed=progress.warmed, captured=progress.captured)
 
 
-def _sum_phases(report: WarmupReport, count: str) -> int:
-    return int(getattr(report.prompt, count) + getattr(report.decode, count))
+def _sum_phases(report: WarmupReport, count_name: str) -> int:
+    return int(getattr(report.prompt, count_name) + getattr(report.decode, count_name))

@@ -25,11 +25,11 @@ def plan_state(state: State) -> PlanState | None:
     """
     # Do not show measured figures for a spec that no pod runs.
     if state.violation is None and _runs_spec(state):
-        pod = _measured_pod(state)
-        if plan := _state_from_report(state, *pod) if pod else _written_measured_plan(state):
+        measured_pod = _measured_pod(state)
+        if plan := _state_from_report(state, *measured_pod) if measured_pod else _written_measured_plan(state):
             return plan.model_copy(update={"advice": plan_advice(state)})
-    expected = forecast_plan(state.inference)
-    return _state_from_forecast(state.inference.spec, expected) if expected else None
+    forecast = forecast_plan(state.inference)
+    return _state_from_forecast(state.inference.spec, forecast) if forecast else None
 
 
 def _runs_spec(state: State) -> bool:
@@ -51,23 +51,23 @@ def current_forecast(state: State) -> PlanForecast | None:
     """
     plan = state.plan
     measured = plan if plan is not None and plan.basis in MEASURED_BASES else None
-    found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
-    return found or forecast_plan(state.inference)
+    forecast = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
+    return forecast or forecast_plan(state.inference)
 
 
-def _state_from_forecast(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
-    estimate = found.estimate
-    known = {} if estimate is None else _estimated_figures(estimate)
-    unknown = {} if known else {"source": why_not_estimated(spec)}
+def _state_from_forecast(spec: GaudiInferenceSpec, forecast: PlanForecast) -> PlanState:
+    estimate = forecast.estimate
+    figures = {} if estimate is None else _estimated_figures(estimate)
+    explanation = {} if figures else {"source": why_not_estimated(spec)}
     return PlanState(
-        basis=PlanBasis.ESTIMATED if known else PlanBasis.COUNTED,
-        prompt_buckets=found.prompt,
-        decode_buckets=found.decode,
-        kv_blocks=found.kv_blocks,
-        prompt_gaps=found.uncovered.prompt.gap_count,
-        decode_gaps=found.uncovered.decode.gap_count,
-        **known,
-        **unknown,
+        basis=PlanBasis.ESTIMATED if figures else PlanBasis.COUNTED,
+        prompt_buckets=forecast.prompt_buckets,
+        decode_buckets=forecast.decode_buckets,
+        kv_blocks=forecast.kv_blocks,
+        prompt_gaps=forecast.plan_coverage.prompt.gap_count,
+        decode_gaps=forecast.plan_coverage.decode.gap_count,
+        **figures,
+        **explanation,
     )
 
 
@@ -91,8 +91,8 @@ def _fitting_percent(bounds: GraphBounds | None) -> int | None:
 
 def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
     """Return (pod, report) of the warmed-up pod with the fewest captured graphs, or None."""
-    found = [(pod, pod.report) for pod in state.updated_pods if pod.report and pod.report.phase in WARMED_UP_PHASES]
-    return min(found, key=lambda each: (_count_captured_graphs(each[1]), each[0].name), default=None)
+    pairs = [(pod, pod.report) for pod in state.updated_pods if pod.report and pod.report.phase in WARMED_UP_PHASES]
+    return min(pairs, key=lambda pair: (_count_captured_graphs(pair[1]), pair[0].name), default=None)
 
 
 def _count_captured_graphs(report: WarmupReport) -> int:
@@ -101,61 +101,61 @@ def _count_captured_graphs(report: WarmupReport) -> int:
 
 def _state_from_report(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
     # Use the real number of KV blocks, because the gaps depend on this number.
-    blocks = report.memory.kv_blocks if report.memory else None
-    size = report.memory.block_size if report.memory else None
-    found = forecast_plan(state.inference, blocks, size) or forecast_plan(state.inference)
-    if found is None:
+    kv_blocks = report.memory.kv_blocks if report.memory else None
+    block_size = report.memory.block_size if report.memory else None
+    forecast = forecast_plan(state.inference, kv_blocks, block_size) or forecast_plan(state.inference)
+    if forecast is None:
         return None
     return PlanState(
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
         prompt_buckets=report.prompt.planned,
         decode_buckets=report.decode.planned,
         vision_buckets=report.vision.planned if report.vision else None,
-        kv_blocks=found.kv_blocks,
-        block_size=size if size != state.inference.spec.engine.block_size else None,
+        kv_blocks=forecast.kv_blocks,
+        block_size=block_size if block_size != state.inference.spec.engine.block_size else None,
         graph_bytes=(report.prompt.graph_bytes + report.decode.graph_bytes) or None,
         warmup_seconds=round(report.elapsed_seconds),
         captured_percent=CapturedPercent(
             prompt=captured_percent(report.prompt), decode=captured_percent(report.decode)
         ),
-        prompt_gaps=found.uncovered.prompt.gap_count,
-        decode_gaps=found.uncovered.decode.gap_count,
+        prompt_gaps=forecast.plan_coverage.prompt.gap_count,
+        decode_gaps=forecast.plan_coverage.decode.gap_count,
         source=f"pod {pod.name}",
     )
 
 
 def _written_measured_plan(state: State) -> PlanState | None:
     """Return the plan from the written status if it was measured for the current revision, otherwise None."""
-    before = state.before
-    if before.plan is None or before.plan.basis not in MEASURED_BASES or before.revision.current != state.current_name:
+    plan, revision = state.previous_status.plan, state.previous_status.revision
+    if plan is None or plan.basis not in MEASURED_BASES or revision.current != state.current_name:
         return None
-    return before.plan
+    return plan
 
 
 def describe_plan(plan: PlanState) -> str:
     """Return a sentence with the bucket counts, bytes and seconds of a plan. Its form depends on the plan's basis."""
-    buckets = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
+    counts = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
     if plan.basis is PlanBasis.COUNTED:
         return (
-            f"{buckets} buckets are planned for {plan.kv_blocks} KV blocks. Their memory and warm-up time are unknown "
+            f"{counts} buckets are planned for {plan.kv_blocks} KV blocks. Their memory and warm-up time are unknown "
             f"until the first pod has measured them: {plan.source}."
         )
-    fitting = plan.captured_percent
-    what = "buckets" if fitting.prompt is None and fitting.decode is None else "graphs"
-    images = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
+    percents = plan.captured_percent
+    unit = "buckets" if percents.prompt is None and percents.decode is None else "graphs"
+    vision_clause = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
     fitting_graphs, cost = _describe_fitting_graphs(plan), _describe_plan_cost(plan)
-    return f"{buckets} {what}{fitting_graphs}{images}, {cost}: {_describe_origin(plan)}."
+    return f"{counts} {unit}{fitting_graphs}{vision_clause}, {cost}: {_describe_origin(plan)}."
 
 
 def _describe_fitting_graphs(plan: PlanState) -> str:
-    fitting = ((plan.captured_percent.prompt, "prompt"), (plan.captured_percent.decode, "decode"))
-    short = [f"{percent} % of {phase}" for percent, phase in fitting if percent is not None and percent < 100]
-    return f" ({' and '.join(short)} graphs fit)" if short else ""
+    percents = ((plan.captured_percent.prompt, "prompt"), (plan.captured_percent.decode, "decode"))
+    shortfalls = [f"{percent} % of {phase}" for percent, phase in percents if percent is not None and percent < 100]
+    return f" ({' and '.join(shortfalls)} graphs fit)" if shortfalls else ""
 
 
 def _describe_plan_cost(plan: PlanState) -> str:
-    estimated = plan.basis is PlanBasis.ESTIMATED
-    about, span = ("about ", "of warm-up") if estimated else ("", "from start to serving")
+    is_estimated = plan.basis is PlanBasis.ESTIMATED
+    about, span = ("about ", "of warm-up") if is_estimated else ("", "from start to serving")
     memory = None if plan.graph_bytes is None else f"{about}{format_bytes(plan.graph_bytes)}"
     time = None if plan.warmup_seconds is None else f"{about}{plan.warmup_seconds} s {span}"
     return ", ".join(part for part in (memory, time) if part)

@@ -12,18 +12,18 @@ from gaudi_runtime.contract import report
 
 def plan_advice(state: State) -> PlanAdvice | None:
     """Return the advice on the plan to show in the status now, or None."""
-    written = state.before.plan.advice if state.before.plan else None
-    pods = {pod.name: pod for pod in state.serving_updated_pods}
-    known = pods.get(written.pod) if written else None
-    if known and known.report is None:
-        return written  # the operator has just started, and has no report of this pod yet
-    if known and known.report and known.report.advice:
-        return _build_advice(state, known, known.report.advice)
-    reported = [(pod, pod.report) for pod in pods.values() if pod.report]
-    if not reported:
+    previous_advice = state.previous_status.plan.advice if state.previous_status.plan else None
+    pods_by_name = {pod.name: pod for pod in state.serving_updated_pods}
+    previous_pod = pods_by_name.get(previous_advice.pod) if previous_advice else None
+    if previous_pod and previous_pod.report is None:
+        return previous_advice  # the operator has just started, and has no report of this pod yet
+    if previous_pod and previous_pod.report and previous_pod.report.advice:
+        return _build_advice(state, previous_pod, previous_pod.report.advice)
+    candidates = [(pod, pod.report) for pod in pods_by_name.values() if pod.report]
+    if not candidates:
         return None
-    busiest, said = max(reported, key=lambda each: (_count_batches(each[1].served), each[0].name))
-    return _build_advice(state, busiest, said.advice) if said.advice else None
+    busiest_pod, busiest_report = max(candidates, key=lambda pair: (_count_batches(pair[1].served), pair[0].name))
+    return _build_advice(state, busiest_pod, busiest_report.advice) if busiest_report.advice else None
 
 
 def _count_batches(served: report.ServedTraffic) -> int:
@@ -31,26 +31,26 @@ def _count_batches(served: report.ServedTraffic) -> int:
 
 
 def _build_advice(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
-    now, learned = advice.now, advice.learned
+    current_plan, learned_plan = advice.now, advice.learned
     captures = pod.report is None or pod.report.decode.capture_applies
     identity = state.inference.identity
     return PlanAdvice(
-        graphs=learned.graphs,
-        graphs_now=now.graphs,
-        warmup_seconds=round(learned.warmup_seconds),
-        warmup_seconds_now=round(now.warmup_seconds),
+        graphs=learned_plan.graphs,
+        graphs_now=current_plan.graphs,
+        warmup_seconds=round(learned_plan.warmup_seconds),
+        warmup_seconds_now=round(current_plan.warmup_seconds),
         pod=pod.name,
         message=(
-            f"A plan learned from the traffic so far needs {learned.graphs} {'graphs' if captures else 'buckets'} "
-            f"instead of {now.graphs} and warms up in about "
-            f"{_format_times(learned.warmup_seconds, now.warmup_seconds)}, "
+            f"A plan learned from the traffic so far needs {learned_plan.graphs} {'graphs' if captures else 'buckets'} "
+            f"instead of {current_plan.graphs} and warms up in about "
+            f"{_format_times(learned_plan.warmup_seconds, current_plan.warmup_seconds)}, "
             f"with no more padding. To apply it, run: kubectl gaudi plan learn {identity.name} -n "
             f"{identity.namespace} --apply"
         ),
     )
 
 
-def _format_times(learned: float, now: float) -> str:
+def _format_times(learned_seconds: float, current_seconds: float) -> str:
     """Format two times in the same unit: minutes, or seconds if the learned plan takes less than a minute."""
-    unit, name = (60, "minutes") if learned >= 60 else (1, "s")
-    return f"{learned / unit:.0f} instead of {now / unit:.0f} {name}"
+    unit_seconds, unit_name = (60, "minutes") if learned_seconds >= 60 else (1, "s")
+    return f"{learned_seconds / unit_seconds:.0f} instead of {current_seconds / unit_seconds:.0f} {unit_name}"

@@ -28,14 +28,14 @@ def pod_states(state: State) -> tuple[PodState, ...]:
 
     Rows with the same state are sorted by warm-up progress and name.
     """
-    before = {state.name: state for state in state.before.pods}
-    rows = [_row(pod, before, state) for pod in state.active_pods]
+    previous_rows = {row.name: row for row in state.previous_status.pods}
+    rows = [_row(pod, previous_rows, state) for pod in state.active_pods]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
 
 
-def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState:
-    known = before.get(pod.name) if pod.container is not None and pod.container.running else None
-    numbers = {} if known is None else {key: getattr(known, key) for key in _NUMBERS}
+def _row(pod: PodView, previous_rows: Mapping[str, PodState], state: State) -> PodState:
+    previous_row = previous_rows.get(pod.name) if pod.container is not None and pod.container.running else None
+    numbers = {} if previous_row is None else {key: getattr(previous_row, key) for key in _NUMBERS}
     if report := pod.report:
         numbers = {
             "warmup_percent": warmup_percent(report),
@@ -47,7 +47,7 @@ def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState
     return PodState(
         name=pod.name,
         revision=pod.revision,
-        phase=_phase(pod, known)[:MAX_WORD],
+        phase=_phase(pod, previous_row)[:MAX_WORD],
         gate=pod.is_gate_open,
         ready=pod.is_ready,
         restarts=pod.container.restarts if pod.container else 0,
@@ -60,7 +60,7 @@ def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState
 _NUMBERS = ("warmup_percent", "captured_percent", "recompiles_since_ready")
 
 
-def _phase(pod: PodView, known: PodState | None) -> str:
+def _phase(pod: PodView, previous_row: PodState | None) -> str:
     if pod.report:
         return pod.report.phase.value
     if unscheduled_since(pod):
@@ -70,7 +70,7 @@ def _phase(pod: PodView, known: PodState | None) -> str:
     if not pod.container.running:
         return pod.container.waiting_reason or "Ended"
     # Ignore a phase that is not a runtime phase. It was written before the container started.
-    return known.phase if known is not None and known.phase in _RUNTIME_PHASES else "Starting"
+    return previous_row.phase if previous_row is not None and previous_row.phase in _RUNTIME_PHASES else "Starting"
 
 
 def _message(pod: PodView, state: State) -> str | None:
@@ -80,13 +80,13 @@ def _message(pod: PodView, state: State) -> str | None:
     if (
         pod.report
         and pod.report.phase is Phase.SERVING
-        and (below := explain_shortfall(pod.report, state.inference.spec.readiness))
+        and (shortfall := explain_shortfall(pod.report, state.inference.spec.readiness))
     ):
-        return below[1]
+        return shortfall[1]
     if pod.gate and pod.gate.reason == RECOMPILING:
         return pod.gate.message
-    if slow := describe_slow_bucket(pod, state.deadlines):
-        return slow
+    if message := describe_slow_bucket(pod, state.deadlines):
+        return message
     if pod.report and pod.report.warnings:
         return pod.report.warnings[-1]
     if pod.report and pod.report.phase is Phase.FETCHING and pod.report.fetch:
@@ -97,4 +97,4 @@ def _message(pod: PodView, state: State) -> str | None:
         return f"Held by {describe_scheduling_gates(pod)}."
     if unscheduled_since(pod):
         return pod.conditions["PodScheduled"].message
-    return pod.report_ignored
+    return pod.ignored_reason

@@ -8,35 +8,35 @@ MAX_TEXT = 1024
 _FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
 
 
-def recipe_cache_state(s: State) -> RecipeCacheState | None:
+def recipe_cache_state(state: State) -> RecipeCacheState | None:
     """Return the recipe cache state, or None if recipes are not shared. The written state stays until a pod reports."""
-    if not s.inference.spec.recipe_cache.enabled:
+    if not state.inference.spec.recipe_cache.enabled:
         return None
-    reports = _recipe_reports(s)
+    reports = _recipe_reports(state)
     if not reports:
-        same = s.before.revision.current == s.current_name
-        return (s.before.recipe_cache if same else None) or RecipeCacheState(phase="Empty")
-    found = max(reports, key=lambda report: (_count_cached_graphs(report), report.recipe_seconds_saved))
-    planned = found.prompt.planned + found.decode.planned
+        is_same_revision = state.previous_status.revision.current == state.current_name
+        return (state.previous_status.recipe_cache if is_same_revision else None) or RecipeCacheState(phase="Empty")
+    best_report = max(reports, key=lambda report: (_count_cached_graphs(report), report.recipe_seconds_saved))
+    planned_graphs = best_report.prompt.planned + best_report.decode.planned
     return RecipeCacheState(
         phase=_cache_phase(reports),
-        hit_percent=_count_cached_graphs(found) * 100 // planned if planned else None,
-        saved_seconds=int(found.recipe_seconds_saved),
+        hit_percent=_count_cached_graphs(best_report) * 100 // planned_graphs if planned_graphs else None,
+        saved_seconds=int(best_report.recipe_seconds_saved),
         message=_worst_outcome_reason(reports),
     )
 
 
-def recipe_miss_reason(s: State) -> str | None:
+def recipe_miss_reason(state: State) -> str | None:
     """Return why no pod of the current revision can read or add recipes, or None.
 
     The result is None if a pod can read or add recipes, or if no pod has reported yet.
     """
-    reports = _recipe_reports(s) if s.inference.spec.recipe_cache.enabled else []
+    reports = _recipe_reports(state) if state.inference.spec.recipe_cache.enabled else []
     return _worst_outcome_reason(reports) if reports and _cache_phase(reports) == "Missed" else None
 
 
-def _recipe_reports(s: State) -> list[WarmupReport]:
-    return [pod.report for pod in s.updated_pods if pod.report and pod.report.shared_recipes]
+def _recipe_reports(state: State) -> list[WarmupReport]:
+    return [pod.report for pod in state.updated_pods if pod.report and pod.report.shared_recipes]
 
 
 def _outcomes(reports: list[WarmupReport]) -> set[RecipeOutcome]:
@@ -53,8 +53,8 @@ def _cache_phase(reports: list[WarmupReport]) -> str:
 def _worst_outcome_reason(reports: list[WarmupReport]) -> str | None:
     """Return the reason from the report with the worst outcome, or None if no report has a reason."""
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
-    shared.sort(key=lambda each: each.outcome is not RecipeOutcome.MISS)
-    return next((each.reason[:MAX_TEXT] for each in shared if each.reason), None)
+    shared.sort(key=lambda recipes: recipes.outcome is not RecipeOutcome.MISS)
+    return next((recipes.reason[:MAX_TEXT] for recipes in shared if recipes.reason), None)
 
 
 def _count_cached_graphs(report: WarmupReport) -> int:

@@ -20,8 +20,8 @@ from gaudi_runtime.errors import Problem
 REASON = "SpecUnreadable"
 
 
-def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """Return `before` with conditions for a spec that cannot be read. The rows of pods stay."""
+def unreadable_status(observed: Observed, previous: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
+    """Return `previous` with conditions for a spec that cannot be read. The rows of pods stay."""
     generation = read_identity(observed.resource).generation
     verdicts = {
         "Ready": Verdict(FALSE, REASON, sentence),
@@ -33,15 +33,18 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
     }
     # Keep the other conditions. They describe the pods, whose state does not depend on whether the new spec can be
     # read.
-    kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
-    conditions = build_conditions((kept | verdicts).items(), before.conditions, generation, observed.now)
-    return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})
+    previous_verdicts = {
+        condition.type: Verdict(condition.status, condition.reason, condition.message)
+        for condition in previous.conditions
+    }
+    conditions = build_conditions((previous_verdicts | verdicts).items(), previous.conditions, generation, observed.now)
+    return previous.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})
 
 
-def add_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:
+def add_refusal(decision: Decision, previous: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:
     """Return the decision with a status that shows the refusal. A new refusal also adds an event.
 
-    `before` is the written status.
+    `previous` is the written status.
     """
     verdicts = (
         ("Ready", Verdict(FALSE, refusal.reason, refusal.message)),
@@ -51,11 +54,13 @@ def add_refusal(decision: Decision, before: GaudiInferenceStatus, refusal: Probl
         ),
         ("Stalled", Verdict(TRUE, refusal.reason, refusal.message)),
     )
-    judged = build_conditions(verdicts, before.conditions, decision.status.observed_generation, now)
-    replaced = {each.type for each in judged}
-    others = (each for each in decision.status.conditions if each.type not in replaced)
-    status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
+    conditions = build_conditions(verdicts, previous.conditions, decision.status.observed_generation, now)
+    replaced_types = {condition.type for condition in conditions}
+    other_conditions = (condition for condition in decision.status.conditions if condition.type not in replaced_types)
+    status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*conditions, *other_conditions)})
     # Publish the event only once, because the same refusal repeats in every reconcile.
-    known = any(each.type == "Stalled" and each.reason == refusal.reason for each in before.conditions)
-    news = () if known else (Event("Warning", refusal.reason, refusal.message),)
-    return replace(decision, status=status, events=(*decision.events, *news))
+    is_reported = any(
+        condition.type == "Stalled" and condition.reason == refusal.reason for condition in previous.conditions
+    )
+    new_events = () if is_reported else (Event("Warning", refusal.reason, refusal.message),)
+    return replace(decision, status=status, events=(*decision.events, *new_events))

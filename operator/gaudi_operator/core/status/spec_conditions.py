@@ -26,49 +26,49 @@ def _advise_on_cold_shapes(reports: Iterable[WarmupReport]) -> str:
     return ADD_SIZES if any(map(has_only_vision_recompiles, reports)) else CHANGE_BUCKETS
 
 
-def judge_plan_accepted(s: State) -> Verdict:
+def judge_plan_accepted(state: State) -> Verdict:
     """Judge the condition PlanAccepted: the spec can work according to all data that exist before a pod runs."""
-    if s.violation:
-        return Verdict(FALSE, s.violation.reason, s.violation.message)
-    plan = s.plan
+    if state.violation:
+        return Verdict(FALSE, state.violation.reason, state.violation.message)
+    plan = state.plan
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
     if plan.basis in MEASURED_BASES:
-        status, reason, against = _judge_measured_plan(plan, s.inference.spec.readiness)
+        status, reason, shortfall = _judge_measured_plan(plan, state.inference.spec.readiness)
     else:
-        against = estimated_shortfall(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
-        status, reason = (TRUE, "Accepted") if against is None else (UNKNOWN, "AcceptedAgainstEstimate")
-    outlook = None if plan.basis in MEASURED_BASES else describe_gate_opening(s.inference)
-    sentences = (describe_plan(plan), against, outlook, *plan_hints(s.inference))
-    return Verdict(status, reason, " ".join(each for each in sentences if each))
+        shortfall = estimated_shortfall(state.inference) if plan.basis is PlanBasis.ESTIMATED else None
+        status, reason = (TRUE, "Accepted") if shortfall is None else (UNKNOWN, "AcceptedAgainstEstimate")
+    outlook = None if plan.basis in MEASURED_BASES else describe_gate_opening(state.inference)
+    sentences = (describe_plan(plan), shortfall, outlook, *plan_hints(state.inference))
+    return Verdict(status, reason, " ".join(sentence for sentence in sentences if sentence))
 
 
 def _judge_measured_plan(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
     """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, or is None."""
-    found = plan.captured_percent
-    phases = (
-        ("prompt", found.prompt, readiness.min_captured_prompt_percent),
-        ("decode", found.decode, readiness.min_captured_decode_percent),
+    percents = plan.captured_percent
+    thresholds = (
+        ("prompt", percents.prompt, readiness.min_captured_prompt_percent),
+        ("decode", percents.decode, readiness.min_captured_decode_percent),
     )
-    short = [
-        f"{least} % of the {phase} graphs, but {captured} % were captured"
-        for phase, captured, least in phases
-        if captured is not None and captured < least
+    shortfalls = [
+        f"{min_percent} % of the {phase} graphs, but {percent} % were captured"
+        for phase, percent, min_percent in thresholds
+        if percent is not None and percent < min_percent
     ]
-    if not short or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+    if not shortfalls or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return TRUE, "Accepted", None
-    return FALSE, "CapturedBelowThreshold", f"spec.readiness requires {' and '.join(short)}."
+    return FALSE, "CapturedBelowThreshold", f"spec.readiness requires {' and '.join(shortfalls)}."
 
 
-def judge_bucket_coverage(s: State) -> Verdict:
+def judge_bucket_coverage(state: State) -> Verdict:
     """Judge the condition BucketCoverage: every batch has a bucket, and every request used a warm graph."""
-    reports = [pod.report for pod in s.serving_pods if pod.report]
-    if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _has_cold_batches(reports):
-        found = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
-        return Verdict(FALSE, "ColdShapes", f"{found} {suggest_bucket(s) or _advise_on_cold_shapes(reports)}")
-    expected = current_forecast(s)
-    if expected is None:
+    reports = [pod.report for pod in state.serving_pods if pod.report]
+    if state.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _has_cold_batches(reports):
+        message = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
+        return Verdict(FALSE, "ColdShapes", f"{message} {suggest_bucket(state) or _advise_on_cold_shapes(reports)}")
+    forecast = current_forecast(state)
+    if forecast is None:
         return Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason.")
-    if gaps := expected.uncovered.describe_gaps():
+    if gaps := forecast.plan_coverage.describe_gaps():
         return Verdict(
             FALSE,
             "BucketsMissing",
@@ -92,11 +92,11 @@ def _has_cold_batches(reports: Iterable[WarmupReport]) -> bool:
     return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
 
 
-def judge_settings_effective(s: State) -> Verdict:
+def judge_settings_effective(state: State) -> Verdict:
     """Judge the condition SettingsEffective: every setting of the spec has an effect."""
-    ignored = why_settings_are_ignored(s.inference)
-    if ignored:
-        return Verdict(FALSE, "SettingsIgnored", ignored)
-    if missed := recipe_miss_reason(s):
-        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
+    message = why_settings_are_ignored(state.inference)
+    if message:
+        return Verdict(FALSE, "SettingsIgnored", message)
+    if miss_reason := recipe_miss_reason(state):
+        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {miss_reason}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")

@@ -49,9 +49,9 @@ Otherwise each start would write the status of every resource twice.
 """
 
 
-def status_delay(pods: int) -> float:
-    """Return the delay of status writes in seconds for a resource with `pods` pods."""
-    return max(STATUS_DELAY_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
+def status_delay(pod_count: int) -> float:
+    """Return the delay of status writes in seconds for a resource with `pod_count` pods."""
+    return max(STATUS_DELAY_SECONDS, min(pod_count / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
 def make_status(state: State) -> GaudiInferenceStatus:
@@ -83,19 +83,19 @@ def _max_replicas(state: State) -> int | None:
 
     See api/class_policies.py.
     """
-    platform, current = state.platform, state.rollout.current
-    return max_allowed_replicas(current, platform.limits) if platform.says and current else None
+    platform, revision = state.platform, state.rollout.current
+    return max_allowed_replicas(revision, platform.limits) if platform.spec and revision else None
 
 
 def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
     """Return the figures for the status. Until a pod has reported, the written figures stay."""
     pods = figures.pods_for_figures(state)
-    names = {pod.name for pod in pods}
-    mine = [row for row in rows if row.name in names]
+    pod_names = {pod.name for pod in pods}
+    figure_rows = [row for row in rows if row.name in pod_names]
     reports = [pod.report for pod in pods if pod.report]
-    written = state.before
-    found: dict[str, Any] = {
-        "captured_percent": figures.lowest_captured_percent(mine),
+    previous_status = state.previous_status
+    fields: dict[str, Any] = {
+        "captured_percent": figures.lowest_captured_percent(figure_rows),
         "warmup": figures.warmup_progress(state, rows),
         "buckets": figures.bucket_counts(reports),
         "memory": figures.memory_split(reports),
@@ -106,8 +106,8 @@ def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]
     # A new leader of the operator has no reports yet. Keep the written figures, because zeros would look like a loss of
     # all graphs.
     if pods and not reports:
-        found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles")}
-    return found
+        fields |= {key: getattr(previous_status, key) for key in ("buckets", "memory", "recompiles")}
+    return fields
 
 
 _PHASES = {"RolloutPaused": "Paused", "StartingPods": "Pending"}
@@ -126,36 +126,36 @@ def _resource_phase(state: State) -> str:
 
 
 def throttle_status(
-    before: GaudiInferenceStatus,
-    fresh: GaudiInferenceStatus,
+    previous: GaudiInferenceStatus,
+    status: GaudiInferenceStatus,
     observed: Observed,
     deadlines: Deadlines,
     *,
-    reported: bool = True,
+    all_reported: bool = True,
 ) -> tuple[GaudiInferenceStatus, datetime | None]:
-    """Return (`fresh`, None) to write the status, or (`before`, start of the delay) to delay the write.
+    """Return (`status`, None) to write the status, or (`previous`, start of the delay) to delay the write.
 
-    `reported` is True if all running pods have reported since this process started. Three changes are not delayed: a
-    change of Ready, the first status of a changed spec, and a change of fields that later reconciles read. The creation
-    time of a revision is written with the next change.
+    `all_reported` is True if all running pods have reported since this process started. Three changes are not delayed:
+    a change of Ready, the first status of a changed spec, and a change of fields that later reconciles read. The
+    creation time of a revision is written with the next change.
     """
-    if _fields_read_later(fresh) != _fields_read_later(before) or _is_ready(fresh) != _is_ready(before):
-        return fresh, None
-    if _drop_creation_times(fresh) == _drop_creation_times(before):
-        return before, None
-    unreported = observed.status_written is None and not reported
-    seconds = FIRST_REPORTS_SECONDS if unreported else status_delay(len(observed.pods))
-    since = observed.status_held or deadlines.now
-    return (fresh, None) if deadlines.has_passed(since, seconds) else (before, since)
+    if _fields_read_later(status) != _fields_read_later(previous) or _is_ready(status) != _is_ready(previous):
+        return status, None
+    if _drop_creation_times(status) == _drop_creation_times(previous):
+        return previous, None
+    awaits_reports = observed.status_written_at is None and not all_reported
+    delay_seconds = FIRST_REPORTS_SECONDS if awaits_reports else status_delay(len(observed.pods))
+    held_since = observed.status_held_since or deadlines.now
+    return (status, None) if deadlines.has_passed(held_since, delay_seconds) else (previous, held_since)
 
 
 def have_all_pods_reported(state: State) -> bool:
     """Return True if every running replica has reported since this process started, so the status is complete."""
-    return all(pod.received for pod in state.active_pods if pod.container and pod.container.running)
+    return all(pod.report_received_at for pod in state.active_pods if pod.container and pod.container.running)
 
 
 def _is_ready(status: GaudiInferenceStatus) -> bool:
-    return any(each.type == "Ready" and each.status == TRUE for each in status.conditions)
+    return any(condition.type == "Ready" and condition.status == TRUE for condition in status.conditions)
 
 
 def _fields_read_later(status: GaudiInferenceStatus) -> tuple[object, ...]:
@@ -173,31 +173,31 @@ def _drop_creation_times(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
 
 def revision_states(state: State) -> tuple[RevisionStatus, ...]:
     """Return one row of the status per stored revision, newest first, up to the maximum number of rows."""
-    newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
-    return tuple(_revision_state(state, revision) for revision in newest[:MAX_REVISIONS])
+    revisions = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
+    return tuple(_revision_state(state, revision) for revision in revisions[:MAX_REVISIONS])
 
 
 def _revision_state(state: State, revision: Revision) -> RevisionStatus:
-    failure, remembered = revision.failure, state.failures.get(revision.name, FailureRecord())
+    failure, failure_record = revision.failure, state.failures.get(revision.name, FailureRecord())
     return RevisionStatus(
         name=revision.name,
         number=revision.number,
         phase=_revision_phase(state, revision),
         served=revision.name in state.served_revisions,
-        created=revision.created,
+        created=revision.created_at,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
-        last_termination=remembered.last_termination,
-        back_off=remembered.back_off,
+        last_termination=failure_record.last_termination,
+        back_off=failure_record.back_off,
     )
 
 
 def _revision_phase(state: State, revision: Revision) -> RevisionPhase:
-    current = revision.name == state.current_name
+    is_current = revision.name == state.current_name
     has_pods = any(pod.revision == revision.name for pod in state.active_pods)
     if revision.failure:
-        return RevisionPhase.FAILED if current or has_pods else RevisionPhase.ROLLED_BACK
-    if current:
+        return RevisionPhase.FAILED if is_current or has_pods else RevisionPhase.ROLLED_BACK
+    if is_current:
         return RevisionPhase.SERVING if revision.name == state.stable_name else RevisionPhase.ROLLING_OUT
     if any(pod.revision == revision.name for pod in state.serving_pods):
         return RevisionPhase.SERVING

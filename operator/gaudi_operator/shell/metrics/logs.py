@@ -21,9 +21,9 @@ class TextFormatter(logging.Formatter):
 
 def configure_logs(format_name: str, level: str) -> None:
     """Send all logs of the operator to stderr. `format_name` is "auto", "json" or "text"."""
-    text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
+    is_text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
+    handler.setFormatter(TextFormatter() if is_text else JsonFormatter(extras=("resource",)))
     # `force` replaces existing handlers, which an imported library may have installed.
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # kopf logs every event, so log only its warnings. kopf_watches.py logs failed watches, so suppress the logs of

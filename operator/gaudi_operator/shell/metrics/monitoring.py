@@ -16,7 +16,7 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import EVENT, LEASE, WATCHED
 from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
 
-_PLURALS = {each.plural for each in (*WATCHED, EVENT, LEASE)}
+_PLURALS = {kind.plural for kind in (*WATCHED, EVENT, LEASE)}
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 # The histogram buckets of gate writes. Most writes take milliseconds. The larger buckets make a slow API server
 # visible.
@@ -36,10 +36,10 @@ class Metrics:
         self.resources = Gauge("gaudi_operator_resources", "GaudiInferences served.", registry=registry)
         self.queued = Gauge("gaudi_operator_queue_depth", "Resources in the queue for a reconcile.", registry=registry)
         self.warming = Gauge("gaudi_operator_pods_warming", "Pods that load, compile or capture.", registry=registry)
-        self.passes = Counter(
+        self.reconciles = Counter(
             "gaudi_operator_reconciles_total", "Reconciles, by outcome.", ["outcome"], registry=registry
         )
-        self.seconds = Histogram(
+        self.reconcile_seconds = Histogram(
             "gaudi_operator_reconcile_seconds", "Duration of a reconcile, writes included.", registry=registry
         )
         self.requests = Counter(
@@ -77,10 +77,10 @@ class Metrics:
     def count_request(self, method: str, path: str, code: int, watch: bool = False) -> None:
         """Count an answered request by verb and resource, as in the audit log of the API server."""
         parts = path.partition("?")[0].strip("/").split("/")
-        known = [index for index, part in enumerate(parts) if part in _PLURALS]
-        resource = "/".join((parts[known[-1]], *parts[known[-1] + 2 :])) if known else "other"
+        indexes = [index for index, part in enumerate(parts) if part in _PLURALS]
+        resource = "/".join((parts[indexes[-1]], *parts[indexes[-1] + 2 :])) if indexes else "other"
         verb = _VERBS.get(method, method.lower())
-        if verb == "get" and known and known[-1] == len(parts) - 1:
+        if verb == "get" and indexes and indexes[-1] == len(parts) - 1:
             verb = "watch" if watch else "list"
         self.requests.labels(verb, resource, str(code)).inc()
 

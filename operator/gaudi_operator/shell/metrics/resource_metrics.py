@@ -36,8 +36,8 @@ class ResourceMetrics(Collector):
                 metadata = resource["metadata"]
                 # Skip a status that cannot be read. Another release may have written the status in a different format.
                 with suppress(AttributeError, TypeError, ValueError):
-                    for words, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
-                        family.add_metric((metadata["namespace"], metadata["name"], *words), value)
+                    for label_values, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
+                        family.add_metric((metadata["namespace"], metadata["name"], *label_values), value)
             yield family
 
 
@@ -48,8 +48,8 @@ Samples = Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[Sample]]
 
 
 def _condition(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
-    for each in status.get("conditions") or ():
-        yield (_label_value(each.get("type")), _label_value(each.get("status"))), 1.0
+    for condition in status.get("conditions") or ():
+        yield (_label_value(condition.get("type")), _label_value(condition.get("status"))), 1.0
 
 
 def _phase(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
@@ -98,8 +98,8 @@ def _revision(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sampl
 
 
 def _failed_revision(status: Mapping[str, Any]) -> str:
-    failed = (each for each in status.get("revisions") or () if each.get("reason"))
-    return _label_value(next((each["name"] for each in failed), ""))
+    failed_revisions = (revision for revision in status.get("revisions") or () if revision.get("reason"))
+    return _label_value(next((revision["name"] for revision in failed_revisions), ""))
 
 
 def _recompiles(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:

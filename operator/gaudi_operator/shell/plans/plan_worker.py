@@ -42,22 +42,22 @@ def encode_frame(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float) -> None:
+def main(questions: BinaryIO, answers: BinaryIO, max_bytes: int, cpu_seconds: float) -> None:
     """Run the plan worker: answer questions until the pipe is closed."""
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
     def send(content: bytes) -> None:
         answers.write(encode_frame(content))
         answers.flush()
 
     send(READY)
-    while head := questions.read(4):
-        question = pickle.loads(questions.read(int.from_bytes(head, "big")))  # noqa: S301 - our own
+    while header := questions.read(4):
+        question = pickle.loads(questions.read(int.from_bytes(header, "big")))  # noqa: S301 - our own
         # Limit the CPU time of each question. The signal has no handler, so the kernel ends the process even during a
         # call into C code.
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         try:
             content = _compute_encoded_answer(question)
         except MemoryError:
@@ -71,14 +71,14 @@ def main(questions: BinaryIO, answers: BinaryIO, most_bytes: int, seconds: float
 
 def _compute_encoded_answer(question: AnyPlanQuestion) -> bytes:
     try:
-        found = compute_answer(question)
+        answer = compute_answer(question)
     except MemoryError:
         raise
     except Exception as error:
         return DEFECT + f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace")
-    if isinstance(found, CachedRefusal):
-        return IMPOSSIBLE + answer_adapter(list[str | None]).dump_json(list(found.arguments))
-    return ANSWER + answer_adapter(question.kind).dump_json(found)
+    if isinstance(answer, CachedRefusal):
+        return IMPOSSIBLE + answer_adapter(list[str | None]).dump_json(list(answer.arguments))
+    return ANSWER + answer_adapter(question.kind).dump_json(answer)
 
 
 if __name__ == "__main__":

@@ -70,19 +70,19 @@ class QuestionQueue:
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, OrderedDict[Key, PendingQuestion]] = OrderedDict()
 
-    def add(self, asked: PendingQuestion) -> None:
+    def add(self, pending: PendingQuestion) -> None:
         """Queue a question, which replaces an older question of the same resource."""
-        self._waiting.setdefault(asked.key.namespace, OrderedDict())[asked.key] = asked
+        self._waiting.setdefault(pending.key.namespace, OrderedDict())[pending.key] = pending
 
     def pop(self) -> PendingQuestion | None:
         """Remove and return the oldest question of the next namespace; None if the queue is empty."""
         if not self._waiting:
             return None
-        namespace, waiting = self._waiting.popitem(last=False)
-        _, asked = waiting.popitem(last=False)
-        if waiting:
-            self._waiting[namespace] = waiting
-        return asked
+        namespace, questions = self._waiting.popitem(last=False)
+        _, pending = questions.popitem(last=False)
+        if questions:
+            self._waiting[namespace] = questions
+        return pending
 
 
 class WorkerFailed(Exception):
@@ -95,13 +95,13 @@ class WorkerFailed(Exception):
 class Planner:
     """The planner, which answers one plan question at a time. Use as an async context manager."""
 
-    def __init__(self, most_bytes: int, seconds: float) -> None:
-        """Create a planner. The process may use `most_bytes` of memory, and `seconds` of CPU time per question."""
+    def __init__(self, max_bytes: int, cpu_seconds: float) -> None:
+        """Create a planner. The process may use `max_bytes` of memory, and `cpu_seconds` of CPU time per question."""
         self.answers = PlanAnswers(KNOWN_BYTES)
-        self._most_bytes, self._seconds = most_bytes, seconds
-        self._turns = QuestionQueue()
-        self._at_work: PendingQuestion | None = None
-        self._news = asyncio.Event()
+        self._max_bytes, self._cpu_seconds = max_bytes, cpu_seconds
+        self._queue = QuestionQueue()
+        self._current: PendingQuestion | None = None
+        self._question_added = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -119,32 +119,32 @@ class Planner:
 
     def queue_question(self, key: Key, question: AnyPlanQuestion, wake: Callable[[Key], None]) -> None:
         """Queue the question of a resource. `wake` is called with `key` after the question is answered."""
-        asked = PendingQuestion(key, question, wake)
-        if asked != self._at_work:
-            self._turns.add(asked)
-            self._news.set()
+        pending = PendingQuestion(key, question, wake)
+        if pending != self._current:
+            self._queue.add(pending)
+            self._question_added.set()
 
     async def _answer_questions(self) -> None:
         backoff = Backoff(0.25, 30.0)
         while True:
-            self._news.clear()
-            self._at_work = self._turns.pop()
-            if self._at_work is None:
+            self._question_added.clear()
+            self._current = self._queue.pop()
+            if self._current is None:
                 # Start the worker process while the queue is empty, so that the first question of a new leader has no
                 # delay.
                 await self._ensure_worker_runs(backoff)
-                await self._news.wait()
+                await self._question_added.wait()
                 continue
-            if not self._has_answer(self._at_work.question):
+            if not self._has_answer(self._current.question):
                 try:
-                    self.answers.store(self._at_work.question, await self._compute_answer(self._at_work, backoff))
+                    self.answers.store(self._current.question, await self._compute_answer(self._current, backoff))
                 except Exception:
                     # Log the error and continue with the next question. The resource will submit the failed question
                     # again.
                     log.exception("Computing a plan failed because of a defect of the operator.")
                     await asyncio.sleep(backoff.next())
-            asked, self._at_work = self._at_work, None
-            asked.wake(asked.key)
+            pending, self._current = self._current, None
+            pending.wake(pending.key)
 
     def _has_answer(self, question: AnyPlanQuestion) -> bool:
         """Return True if the answer is already cached. Another resource may have had the same question."""
@@ -156,45 +156,45 @@ class Planner:
             pass
         return True
 
-    async def _compute_answer(self, asked: PendingQuestion, backoff: Backoff) -> Any:
+    async def _compute_answer(self, pending: PendingQuestion, backoff: Backoff) -> Any:
         """Return the answer of the worker process, or a refusal if the worker process gives no answer."""
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             await self._ensure_worker_runs(backoff)
             try:
-                return await self._request_answer(asked.question)
+                return await self._request_answer(pending.question)
             except PlanTooExpensive as error:
-                found = error
+                refusal = error
             except WorkerFailed as error:
                 await self._kill_worker()
-                found = PlanTooExpensive(str(error))
-                if left:
+                refusal = PlanTooExpensive(str(error))
+                if tries_left:
                     continue
-            key = f"{asked.key.namespace}/{asked.key.name}"
-            log.warning("The computation of a plan %s and was stopped.", found, extra={"resource": key})
-            return CachedRefusal(PlanTooExpensive, found.args)
+            resource = f"{pending.key.namespace}/{pending.key.name}"
+            log.warning("The computation of a plan %s and was stopped.", refusal, extra={"resource": resource})
+            return CachedRefusal(PlanTooExpensive, refusal.args)
         raise AssertionError
 
     async def _request_answer(self, question: AnyPlanQuestion) -> Any:
         process = self._process
-        assert process is not None  # noqa: S101 - _warm() has started it
-        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert process is not None  # noqa: S101 - _ensure_worker_runs() has started it
+        assert process.stdin is not None  # noqa: S101 - _start_worker() has opened a pipe
         try:
-            async with asyncio.timeout(WALL_FACTOR * self._seconds):
+            async with asyncio.timeout(WALL_FACTOR * self._cpu_seconds):
                 process.stdin.write(encode_frame(pickle.dumps(question)))
                 await process.stdin.drain()
                 content = await self._read_frame(process)
                 return _parse_answer(question, content)
         except (OSError, EOFError):
-            code = await process.wait()
+            exit_code = await process.wait()
             self._process = None
-            if code == -signal.SIGPROF:
-                raise PlanTooExpensive(f"took more than {self._seconds:g} s of processor time") from None
-            raise WorkerFailed(f"ended its process with code {code}") from None
+            if exit_code == -signal.SIGPROF:
+                raise PlanTooExpensive(f"took more than {self._cpu_seconds:g} s of processor time") from None
+            raise WorkerFailed(f"ended its process with code {exit_code}") from None
         except TimeoutError:
-            raise WorkerFailed(f"did not end within {WALL_FACTOR * self._seconds:g} s") from None
+            raise WorkerFailed(f"did not end within {WALL_FACTOR * self._cpu_seconds:g} s") from None
         except MemoryError:
             await self._kill_worker()
-            raise PlanTooExpensive(f"took more than {format_bytes(self._most_bytes)} of memory") from None
+            raise PlanTooExpensive(f"took more than {format_bytes(self._max_bytes)} of memory") from None
 
     async def _ensure_worker_runs(self, backoff: Backoff) -> None:
         """Start the worker process if it is not running, and retry until it is ready."""
@@ -204,12 +204,12 @@ class Planner:
                 backoff.reset()
             except (OSError, EOFError, TimeoutError, WorkerFailed) as error:
                 await self._kill_worker()
-                why = str(error) or type(error).__name__
-                log.warning("The process that computes plans does not start (%s). The operator retries.", why)
+                reason = str(error) or type(error).__name__
+                log.warning("The process that computes plans does not start (%s). The operator retries.", reason)
                 await asyncio.sleep(backoff.next())
 
     async def _start_worker(self) -> None:
-        limits = str(self._most_bytes), str(self._seconds)
+        limits = str(self._max_bytes), str(self._cpu_seconds)
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
             stdin=asyncio.subprocess.PIPE,
@@ -223,7 +223,7 @@ class Planner:
                 raise WorkerFailed("it did not report that it is ready")
 
     async def _read_frame(self, process: asyncio.subprocess.Process) -> bytes:
-        assert process.stdout  # noqa: S101 - a pipe was asked for
+        assert process.stdout  # noqa: S101 - _start_worker() has opened a pipe
         length = int.from_bytes(await process.stdout.readexactly(4), "big")
         if length > MOST_ANSWER:
             raise WorkerFailed(f"gave an answer of {format_bytes(length)}")

@@ -10,16 +10,16 @@ class OpenPolls:
     Serving pods use at most a quarter of the polls, because gates depend on the reports of other pods.
     """
 
-    def __init__(self, most: int) -> None:
-        """Create a counter with a limit of `most` open polls."""
-        self._most, self._now = most, 0
+    def __init__(self, max_polls: int) -> None:
+        """Create a counter with a limit of `max_polls` open polls."""
+        self._max_polls, self._open_count = max_polls, 0
 
     @contextlib.contextmanager
     def try_open(self, serves: bool) -> Iterator[bool]:
         """Yield True if the limit permits an open poll. The poll counts as open until the context ends."""
-        granted = self._now < (self._most // 4 if serves else self._most)
-        self._now += granted
+        granted = self._open_count < (self._max_polls // 4 if serves else self._max_polls)
+        self._open_count += granted
         try:
             yield granted
         finally:
-            self._now -= granted
+            self._open_count -= granted

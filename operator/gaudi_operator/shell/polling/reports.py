@@ -54,7 +54,7 @@ REQUEST_BURST, REQUESTS_PER_SECOND = 64, 200.0
 
 
 class ReportPoller:
-    """The poller. `latest` has the last report of every polled pod by UID. Use as an async context manager."""
+    """The poller. `latest_reports` has the last report of every polled pod by UID. Use as an async context manager."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class ReportPoller:
         wait: float,
         clock: Clock = SYSTEM,
         gate_is_open: Callable[[Key, str], bool] = lambda key, uid: True,
-        connections: int = 1000,
+        max_polls: int = 1000,
     ) -> None:
         """Create the poller.
 
         `wake` is called with the resource of a new report, and with True if the report is urgent. A long-poll lasts
-        `wait` seconds. At most `connections` polls are open. `gate_is_open` returns True if the gate of a pod, given by
+        `wait` seconds. At most `max_polls` polls are open. `gate_is_open` returns True if the gate of a pod, given by
         resource and UID, is open.
         """
         self._wake = wake
@@ -78,13 +78,13 @@ class ReportPoller:
         self._fetch = fetch
         self._clock = clock
         self._wait = wait
-        self._held = OpenPolls(connections)
-        self._asks = TokenBucket(REQUEST_BURST, REQUESTS_PER_SECOND, clock)
-        self.latest: dict[str, PodReport] = {}
+        self._open_polls = OpenPolls(max_polls)
+        self._request_tokens = TokenBucket(REQUEST_BURST, REQUESTS_PER_SECOND, clock)
+        self.latest_reports: dict[str, PodReport] = {}
         self._tasks: dict[Key, dict[StatusPort, asyncio.Task[None]]] = defaultdict(dict)
 
     async def __aenter__(self) -> Self:
-        """Return the poller; follow() starts polls."""
+        """Return the poller; set_polled_pods() starts polls."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -96,99 +96,99 @@ class ReportPoller:
         """Return the number of pods that are warming up. Safe to call from another thread."""
         # Copy the values first. A metrics scrape calls this method in a thread, and the event loop may add reports
         # during the scrape.
-        latest = list(self.latest.values())
-        return sum(last.report is not None and not last.report.phase.is_settled for last in latest)
+        reports = list(self.latest_reports.values())
+        return sum(pod_report.report is not None and not pod_report.report.phase.is_settled for pod_report in reports)
 
     def set_polled_pods(self, key: Key, pods: Iterable[Manifest]) -> None:
         """Poll exactly these pods of a resource. A restarted container gets a new poll."""
-        present = {pod["metadata"]["uid"] for pod in pods}
-        wanted = {target for pod in pods if (target := status_port_of(pod))}
-        running = self._tasks[key]
-        for target in running.keys() - wanted:
-            running.pop(target).cancel()
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        targets = {target for pod in pods if (target := status_port_of(pod))}
+        tasks = self._tasks[key]
+        for target in tasks.keys() - targets:
+            tasks.pop(target).cancel()
             # If the pod still exists, its container was restarted. Keep the last report until the new container
             # answers.
-            if target.uid not in present:
-                self.latest.pop(target.uid, None)
-        for target in wanted - running.keys():
-            running[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
-        if not running:
+            if target.uid not in uids:
+                self.latest_reports.pop(target.uid, None)
+        for target in targets - tasks.keys():
+            tasks[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
+        if not tasks:
             del self._tasks[key]
 
     async def renew(self, key: Key) -> None:
         """Request new reports from a resource's pods, because a changed number of requests does not end a long-poll."""
-        asked = [asyncio.create_task(self._request_report(target)) for target in self._tasks.get(key, ())]
-        if asked:
-            _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
-            for task in silent:
+        requests = [asyncio.create_task(self._request_report(target)) for target in self._tasks.get(key, ())]
+        if requests:
+            _, pending_requests = await asyncio.wait(requests, timeout=RENEW_SECONDS)
+            for task in pending_requests:
                 task.cancel()
 
     async def _request_report(self, target: StatusPort) -> None:
         """Request one report without a long-poll. The pod's long-poll also gets the report, and wakes the resource."""
         with contextlib.suppress(PodUnreachable, UnusableReport):
             report = await self._fetch(target, 0, 0.0)
-            last = self.latest.get(target.uid)
+            pod_report = self.latest_reports.get(target.uid)
             # Ignore the report of a new instance. Only the `_poll()` of the new container may accept such a report.
-            if last and last.report and last.report.instance == report.instance:
-                self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
+            if pod_report and pod_report.report and pod_report.report.instance == report.instance:
+                self.latest_reports[target.uid] = replace(pod_report, received_at=self._clock.now(), report=report)
 
     async def _poll(self, key: Key, target: StatusPort) -> None:
         """Poll a container until cancelled. The instance never changes, because a container has only one process."""
-        backoff, known = Backoff(_RETRY_FIRST, _RETRY_MOST), None
-        answers = TokenBucket(ANSWER_BURST, ANSWERS_PER_SECOND, self._clock)
-        turns = TokenBucket(WAKE_BURST, WAKES_PER_SECOND, self._clock)
+        backoff, last_report = Backoff(_RETRY_FIRST, _RETRY_MOST), None
+        answer_tokens = TokenBucket(ANSWER_BURST, ANSWERS_PER_SECOND, self._clock)
+        wake_tokens = TokenBucket(WAKE_BURST, WAKES_PER_SECOND, self._clock)
         while True:
-            await answers.wait()
-            started = self._clock.monotonic()
+            await answer_tokens.wait()
+            started_at = self._clock.monotonic()
             try:
-                report, round_seconds = await self._fetch_next(target, known)
+                report, round_seconds = await self._fetch_next(target, last_report)
                 # Reject a report of another instance. The IP address of a pod that has just ended may already belong to
                 # another pod.
-                if known and report.instance != known.instance:
+                if last_report and report.instance != last_report.instance:
                     raise UnusableReport("another instance answered; waiting until the pod reports its restart")
                 backoff.reset()
-                self._accept(key, target, report, known, turns)
-                known = report
-                await asyncio.sleep(max(0.0, round_seconds - (self._clock.monotonic() - started)))
+                self._accept(key, target, report, last_report, wake_tokens)
+                last_report = report
+                await asyncio.sleep(max(0.0, round_seconds - (self._clock.monotonic() - started_at)))
             except (PodUnreachable, UnusableReport) as error:
                 self._record_failure(key, target, error)
                 await asyncio.sleep(backoff.next())
 
-    async def _fetch_next(self, target: StatusPort, known: WarmupReport | None) -> tuple[WarmupReport, float]:
-        """Return the report after `known`, and the minimum seconds until the next request to this pod."""
-        if known is None:
+    async def _fetch_next(self, target: StatusPort, last_report: WarmupReport | None) -> tuple[WarmupReport, float]:
+        """Return the report after `last_report`, and the minimum seconds until the next request to this pod."""
+        if last_report is None:
             # Do not use a long poll for the first request. A new leader requests the reports of all pods at the same
             # time, and each pod already has a report.
             return await self._fetch(target, 0, 0.0), SHORTEST_ROUND_SECONDS
-        serves = known.phase is Phase.SERVING
-        with self._held.try_open(serves) as held:
-            if held:
-                wait = self._wait if serves else min(self._wait, STARTING_WAIT_SECONDS)
-                return await self._fetch(target, known.sequence, wait), SHORTEST_ROUND_SECONDS
-        await self._asks.wait()
-        return await self._fetch(target, known.sequence, 0.0), self._wait if serves else REQUEST_INTERVAL_SECONDS
+        serves = last_report.phase is Phase.SERVING
+        with self._open_polls.try_open(serves) as granted:
+            if granted:
+                wait_seconds = self._wait if serves else min(self._wait, STARTING_WAIT_SECONDS)
+                return await self._fetch(target, last_report.sequence, wait_seconds), SHORTEST_ROUND_SECONDS
+        await self._request_tokens.wait()
+        return await self._fetch(target, last_report.sequence, 0.0), self._wait if serves else REQUEST_INTERVAL_SECONDS
 
     def _accept(
-        self, key: Key, target: StatusPort, report: WarmupReport, known: WarmupReport | None, turns: TokenBucket
+        self, key: Key, target: StatusPort, report: WarmupReport, last_report: WarmupReport | None, wakes: TokenBucket
     ) -> None:
-        self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), report=report)
+        self.latest_reports[target.uid] = PodReport(target.container_id, self._clock.now(), report=report)
         self._metrics.reports.labels("accepted").inc()
-        if known is not None and report.sequence == known.sequence:
+        if last_report is not None and report.sequence == last_report.sequence:
             return
         # Wake the worker immediately if the gate must close. Such a wake-up is rare, because a closed gate stays closed
         # for a while.
         closes = report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
         # In a settled phase, every report may change the gate. In earlier phases, a report changes only figures in the
         # status.
-        self._wake(key, closes or (report.phase.is_settled and turns.take()))
+        self._wake(key, closes or (report.phase.is_settled and wakes.take()))
 
     def _record_failure(self, key: Key, target: StatusPort, error: Exception) -> None:
         """Store why a report is missing. An unreachable pod keeps its last report, which may still be correct."""
-        silent = isinstance(error, PodUnreachable)
-        self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
-        last = self.latest.get(target.uid)
-        ours = last if last and last.container_id == target.container_id else None
-        if ours and (ours.ignored == str(error) or (silent and ours.report)):
+        unreachable = isinstance(error, PodUnreachable)
+        self._metrics.reports.labels("unreachable" if unreachable else "unusable").inc()
+        pod_report = self.latest_reports.get(target.uid)
+        previous = pod_report if pod_report and pod_report.container_id == target.container_id else None
+        if previous and (previous.ignored_reason == str(error) or (unreachable and previous.report)):
             return
-        self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), ignored=str(error))
+        self.latest_reports[target.uid] = PodReport(target.container_id, self._clock.now(), ignored_reason=str(error))
         self._wake(key, False)

@@ -52,10 +52,10 @@ def status_port_of(pod: Manifest) -> StatusPort | None:
     """Return the status port of a pod; None if the runtime container is not running or the pod is terminating."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     container: Mapping[str, Any] = next(
-        (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER), {}
+        (container for container in status.get("containerStatuses") or () if container["name"] == CONTAINER), {}
     )
-    running = "running" in (container.get("state") or {})
-    if not (running and container.get("containerID") and status.get("podIP")) or "deletionTimestamp" in metadata:
+    is_running = "running" in (container.get("state") or {})
+    if not (is_running and container.get("containerID") and status.get("podIP")) or "deletionTimestamp" in metadata:
         return None
     return StatusPort(
         uid=metadata["uid"],
@@ -90,7 +90,7 @@ class StatusPortClient:
 
     def __init__(self) -> None:
         """Create a client without connections."""
-        self._asked = asyncio.Semaphore(CONCURRENT_REQUESTS)
+        self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def __aenter__(self) -> Self:
         """Open an HTTP session without cookies, proxies and decompression."""
@@ -113,7 +113,7 @@ class StatusPortClient:
     async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """Return a report. See FetchReport."""
         # Wait for a slot before the timeout starts. Otherwise the time in the queue would count as time of the pod.
-        async with contextlib.nullcontext() if wait else self._asked:
+        async with contextlib.nullcontext() if wait else self._slots:
             return await self._fetch(target, after, wait)
 
     async def _fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
@@ -155,9 +155,9 @@ def parse_report(body: bytes) -> WarmupReport:
         return trim_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:
         # Omit the input from the message. Otherwise all readers of the status could read data of the pod.
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the answer"
-        raise UnusableReport(f"the report cannot be read: {where}: {first['msg']}") from error
+        first_error = error.errors(include_url=False, include_input=False)[0]
+        field_path = ".".join(str(part) for part in first_error["loc"]) or "the answer"
+        raise UnusableReport(f"the report cannot be read: {field_path}: {first_error['msg']}") from error
 
 
 def _status_port_number(spec: Mapping[str, Any]) -> int:

@@ -28,24 +28,24 @@ log = logging.getLogger(__name__)
 class Controller:
     """The controller, which reconciles woken resources. The number of concurrent reconciles is limited."""
 
-    def __init__(self, reconciler: Reconciler, at_once: int) -> None:
-        """Create a controller with at most `at_once` concurrent reconciles."""
+    def __init__(self, reconciler: Reconciler, max_concurrent: int) -> None:
+        """Create a controller with at most `max_concurrent` concurrent reconciles."""
         self._reconciler = reconciler
         self._store, self._metrics, self._clock = reconciler.store, reconciler.metrics, reconciler.clock
-        self._slots = Slots(at_once)
+        self._slots = Slots(max_concurrent)
         self._workers: dict[Key, Worker] = {}
         self._stopped = False
-        self._first = FirstReconciles(self._clock)
+        self._first_reconciles = FirstReconciles(self._clock)
 
     def handle_change(self, manifest: Manifest) -> None:
         """Store a changed object from a watch, and wake its resource."""
-        before = self._store.find(manifest)
+        previous = self._store.find(manifest)
         if key := self._store.put(manifest):
-            within, urgent = (
-                delay_after_change(before, manifest, self._store.resource(key)),
-                may_close_gate(before, manifest),
+            delay, urgent = (
+                delay_after_change(previous, manifest, self._store.resource(key)),
+                may_close_gate(previous, manifest),
             )
-            self.wake(key, within, version_of(manifest), urgent=urgent)
+            self.wake(key, delay, version_of(manifest), urgent=urgent)
             if urgent and (worker := self._workers.get(key)):
                 worker.end_back_off()
 
@@ -57,23 +57,23 @@ class Controller:
 
     def handle_list_end(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
         """Process the end of a list of `kind` in `namespace` (None: all). `uids` are the UIDs of the listed objects."""
-        waited = bool(self._store.unlisted)
-        woken = self._store.end_list(kind, namespace, uids, version)
-        if waited and not self._store.unlisted:
-            self._first.set_pending(self._store.resource_keys())
-        for key in woken:
+        had_unlisted = bool(self._store.unlisted)
+        keys = self._store.end_list(kind, namespace, uids, version)
+        if had_unlisted and not self._store.unlisted:
+            self._first_reconciles.set_pending(self._store.resource_keys())
+        for key in keys:
             self.wake(key)
 
-    def handle_report(self, key: Key, decides: bool) -> None:
-        """Wake the resource of a pod that has sent a report. `decides` is True if the report may change the gate."""
-        self.wake(key, delay_after_report(decides, self._store.resource(key)), urgent=decides)
+    def handle_report(self, key: Key, urgent: bool) -> None:
+        """Wake the resource of a pod that has sent a report. `urgent` is True if the report may change the gate."""
+        self.wake(key, delay_after_report(urgent, self._store.resource(key)), urgent=urgent)
 
     def why_not_ready(self) -> str | None:
         """Return a text about resources that wait for the first reconcile of this leader; None if no resource waits."""
-        return self._first.why_not_done()
+        return self._first_reconciles.why_not_done()
 
-    def wake(self, key: Key, within: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
-        """Schedule a reconcile within `within` seconds after a change. Several calls cause one reconcile.
+    def wake(self, key: Key, delay: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
+        """Schedule a reconcile within `delay` seconds after a change. Several calls cause one reconcile.
 
         `version` is the version of the changed object, if there is one. An `urgent` reconcile goes before others,
         because a gate may change.
@@ -82,8 +82,8 @@ class Controller:
         if self._store.unlisted:
             return
         if key == CLASSES:
-            for each in self._store.resource_keys():
-                self.wake(each, within)
+            for resource_key in self._store.resource_keys():
+                self.wake(resource_key, delay)
             return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._store.resource(key):
@@ -92,7 +92,7 @@ class Controller:
                 self._reconcile_until_deleted(key, worker), name=f"reconcile {key.namespace}/{key.name}"
             )
         if worker:
-            worker.wake(within, version)
+            worker.wake(delay, version)
         if worker and urgent:
             worker.rank = Rank.GATES
             self._slots.promote_to_gates(key)
@@ -113,18 +113,18 @@ class Controller:
                 if self._generation(key) != worker.generation:
                     continue  # the spec changed or the resource was deleted while the reconcile waited for its slot
                 worker.mark_started()
-                seconds, failed = await self._reconcile(key, worker)
+                requeue_seconds, failed = await self._reconcile(key, worker)
             finally:
                 self._slots.release()
-            self._first.mark_done(key)
-            own = self._reconciler.writer.pop_recent_writes(key)
-            worker.ignore_versions(own.versions)
+            self._first_reconciles.mark_done(key)
+            recent_writes = self._reconciler.writer.pop_recent_writes(key)
+            worker.ignore_versions(recent_writes.versions)
             if failed:
-                await worker.back_off(seconds or 0.0)
+                await worker.back_off(requeue_seconds or 0.0)
             else:
-                await worker.wait(0.0 if own.has_foreign_changes else seconds)
+                await worker.wait(0.0 if recent_writes.has_foreign_changes else requeue_seconds)
         self._reconciler.reports.set_polled_pods(key, ())
-        self._first.mark_done(key)
+        self._first_reconciles.mark_done(key)
         # The resource no longer exists. No wake-up is lost here, because no `await` follows the last check of the loop.
         del self._workers[key]
 
@@ -133,8 +133,8 @@ class Controller:
 
         This method runs without a slot, because pods may be slow to answer.
         """
-        before, worker.generation = worker.generation, self._generation(key)
-        if before not in (None, worker.generation):
+        previous_generation, worker.generation = worker.generation, self._generation(key)
+        if previous_generation not in (None, worker.generation):
             await self._reconciler.reports.renew(key)
 
     def _generation(self, key: Key) -> int | None:
@@ -143,27 +143,27 @@ class Controller:
 
     async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
         """Run one reconcile. Returns the maximum seconds until the next reconcile, and True if the reconcile failed."""
-        outcome, seconds, failed = "done", None, True
+        outcome, requeue_seconds, failed = "done", None, True
         try:
-            with self._metrics.seconds.time():
-                seconds, failed = await self._reconciler.reconcile(key, worker, self.wake), False
+            with self._metrics.reconcile_seconds.time():
+                requeue_seconds, failed = await self._reconciler.reconcile(key, worker, self.wake), False
             worker.backoff.reset()
         except WaitingError as error:
-            outcome, seconds = "waiting", error.seconds
+            outcome, requeue_seconds = "waiting", error.seconds
             log.info("%s", error, extra=log_fields(key))
         except TransientError as error:
-            outcome, seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
+            outcome, requeue_seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
             log.warning("%s", error, extra=log_fields(key))
         except OperatorError as error:
-            outcome, seconds = "refused", worker.backoff.next()
+            outcome, requeue_seconds = "refused", worker.backoff.next()
             log.warning("%s", error, extra=log_fields(key))
         except Exception:
-            outcome, seconds = "bug", worker.backoff.next()
+            outcome, requeue_seconds = "bug", worker.backoff.next()
             log.exception(
                 "The reconcile failed because of a defect of the operator. It is retried.", extra=log_fields(key)
             )
-        self._metrics.passes.labels(outcome).inc()
-        return seconds, failed
+        self._metrics.reconciles.labels(outcome).inc()
+        return requeue_seconds, failed
 
     def _rank(self, key: Key) -> Rank:
         """Return the rank of a resource's next reconcile if the reconcile changes no gate."""

@@ -16,27 +16,27 @@ class FirstReconciles:
     def __init__(self, clock: Clock) -> None:
         """Create an empty set."""
         self._clock = clock
-        self._left: set[Key] = set()
-        self._all = 0
-        self._began = 0.0
+        self._pending: set[Key] = set()
+        self._total = 0
+        self._started = 0.0
 
     def set_pending(self, keys: Iterable[Key]) -> None:
         """Set the resources to reconcile. Called after all kinds are listed."""
-        self._left = set(keys)
-        self._all, self._began = len(self._left), self._clock.monotonic()
-        if self._left:
-            log.info("All objects are listed; reconciling %d resources for the first time.", self._all)
+        self._pending = set(keys)
+        self._total, self._started = len(self._pending), self._clock.monotonic()
+        if self._pending:
+            log.info("All objects are listed; reconciling %d resources for the first time.", self._total)
 
     def mark_done(self, key: Key) -> None:
         """Count a resource as done after its first reconcile, even if the reconcile failed, or after its deletion."""
-        if key not in self._left:
+        if key not in self._pending:
             return
-        self._left.discard(key)
-        seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
+        self._pending.discard(key)
+        elapsed_seconds, done_count = self._clock.monotonic() - self._started, self._total - len(self._pending)
         # Log the progress whenever another tenth of the resources is done.
-        if done * 10 // self._all > (done - 1) * 10 // self._all:
-            log.info("Reconciled %d of %d resources after %.1f s.", done, self._all, seconds)
-        if not self._left:
+        if done_count * 10 // self._total > (done_count - 1) * 10 // self._total:
+            log.info("Reconciled %d of %d resources after %.1f s.", done_count, self._total, elapsed_seconds)
+        if not self._pending:
             # Exclude the current objects from garbage collection. 1,000 resources have a million Python objects, and
             # one collection would delay gates for too long. The objects have no cycles, so reference counting still
             # frees the objects.
@@ -44,6 +44,6 @@ class FirstReconciles:
 
     def why_not_done(self) -> str | None:
         """Return a text about the number of reconciled resources; None if all resources are reconciled."""
-        if not self._left:
+        if not self._pending:
             return None
-        return f"reconciling resources for the first time: {self._all - len(self._left)} of {self._all} done"
+        return f"reconciling resources for the first time: {self._total - len(self._pending)} of {self._total} done"

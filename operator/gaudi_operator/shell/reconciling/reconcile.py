@@ -42,13 +42,16 @@ Their changes are noticed by the next reconcile, at the latest after this interv
 log = logging.getLogger(__name__)
 
 Wake = Callable[[Key], None]
-Ask = Callable[[Key, AnyPlanQuestion, Wake], None]
+QueueQuestion = Callable[[Key, AnyPlanQuestion, Wake], None]
 """A function that queues the plan question of a resource, and calls its last argument with the key after the answer."""
 
 
 @dataclass(frozen=True)
 class Reconciler:
-    """The dependencies of a reconcile. `decide` is pure. If `ask` is None, decisions compute plans themselves."""
+    """The dependencies of a reconcile.
+
+    `decide` is pure. If `queue_question` is None, decisions compute plans themselves.
+    """
 
     store: Store
     reports: ReportPoller
@@ -57,8 +60,8 @@ class Reconciler:
     metrics: Metrics
     decide: Callable[[Observed], Decision]
     clock: Clock = SYSTEM
-    ask: Ask | None = None
-    writing_gates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
+    queue_question: QueueQuestion | None = None
+    gate_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
 
     async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
         """Run one reconcile of a resource, and write its status.
@@ -70,21 +73,21 @@ class Reconciler:
         if observed is None:
             return None
         self.reports.set_polled_pods(key, observed.pods)
-        observed, asked = await self._add_texts_and_labels(key, observed)
+        observed, needs_refresh = await self._add_texts_and_labels(key, observed)
         decision = self.decide(observed)
-        worker.status_held = decision.status_held
+        worker.status_held_since = decision.status_held_since
         worker.refusals.keep_only(decision.actions)
         refusal = await self._write_gates(key, decision.actions, worker)
         await self.writer.check_still_exists(key, decision.actions)
         if not refusal:
-            done, refusal = await self._perform_actions(key, decision.actions, worker, observed.resource)
-            if not done:
+            is_current, refusal = await self._perform_actions(key, decision.actions, worker, observed.resource)
+            if not is_current:
                 return 0.0  # the decided status is outdated too
         if decision.question is not None:
             # Queue the question after the gates are written. The reconcile then ends, so that no slot is held while the
             # plan is computed.
-            assert self.ask  # noqa: S101 - only decisions that cannot answer it leave a question
-            self.ask(key, decision.question, wake)
+            assert self.queue_question  # noqa: S101 - only decisions that cannot answer it leave a question
+            self.queue_question(key, decision.question, wake)
             self._publish_events(key, observed, decision)
             return decision.requeue_after
         if refusal:
@@ -94,53 +97,53 @@ class Reconciler:
         # the reconcile.
         await self.writer.write_status(self.store.resource(key) or observed.resource, decision.status)
         self._publish_events(key, observed, decision)
-        shown = self.store.resource(key)
-        if shown and _user_fields(shown) != _user_fields(observed.resource):
+        latest_resource = self.store.resource(key)
+        if latest_resource and _user_fields(latest_resource) != _user_fields(observed.resource):
             # The API server's response to the status write contained a changed spec. Reconcile again immediately,
             # because the watch event of this change will not trigger a reconcile.
             return 0.0
-        again = decision.requeue_after
-        if refusal and again is not None:
-            again = max(again, REFUSED_SECONDS)  # a refused action changes nothing, so nothing can follow at once
-        waits = (again, worker.refusals.seconds_until_retry(), TEXTS_SECONDS if asked else None)
-        return min((each for each in waits if each is not None), default=None)
+        delay = decision.requeue_after
+        if refusal and delay is not None:
+            delay = max(delay, REFUSED_SECONDS)  # a refused action changes nothing, so nothing can follow at once
+        delays = (delay, worker.refusals.seconds_until_retry(), TEXTS_SECONDS if needs_refresh else None)
+        return min((seconds for seconds in delays if seconds is not None), default=None)
 
     def _observe(self, key: Key, worker: Worker) -> Observed | None:
         """Return the current snapshot of a resource; None if it was deleted."""
         resource = self.store.resource(key)
-        written = self.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
-        found = self.store.observe(key, self.reports.latest, self.clock.now(), written)
-        return replace(found, status_held=worker.status_held) if found else None
+        status_written = self.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
+        snapshot = self.store.observe(key, self.reports.latest_reports, self.clock.now(), status_written)
+        return replace(snapshot, status_held_since=worker.status_held_since) if snapshot else None
 
     async def _add_texts_and_labels(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
         """Return the snapshot with unwatched texts and labels added, and True if the resource depends on them."""
-        named, by_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
-        texts = await self.writer.read_texts(key, named) if named else {}
-        labels = await self.writer.read_namespace_labels(key) if by_labels else {}
-        return replace(observed, texts=texts, namespace_labels=labels), bool(named) or by_labels
+        text_keys, needs_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
+        texts = await self.writer.read_texts(key, text_keys) if text_keys else {}
+        labels = await self.writer.read_namespace_labels(key) if needs_labels else {}
+        return replace(observed, texts=texts, namespace_labels=labels), bool(text_keys) or needs_labels
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> StalledError | None:
         """Write all gates concurrently, before all other actions. Returns a refusal if a gate was refused."""
-        gates = (self._write_gate(key, each, worker) for each in actions if isinstance(each, SetGate))
-        outcomes = await asyncio.gather(*gates, return_exceptions=True)
+        gate_writes = (self._write_gate(key, action, worker) for action in actions if isinstance(action, SetGate))
+        outcomes = await asyncio.gather(*gate_writes, return_exceptions=True)
         # A refusal concerns only one gate. Any other error, such as a lost lease or a lost connection, ends the
         # reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, StalledError):
                 raise outcome
-        return next((each for each in outcomes if isinstance(each, StalledError)), None)
+        return next((outcome for outcome in outcomes if isinstance(outcome, StalledError)), None)
 
     async def _write_gate(self, key: Key, gate: SetGate, worker: Worker) -> StalledError | None:
-        async with self.writing_gates:
-            sent, report = self.clock.now(), self.reports.latest.get(gate.uid)
-            refused = await self._perform(key, gate, worker)
-        if gate.open and report and not refused:
-            self.metrics.gate_sent_seconds.observe((sent - report.received).total_seconds())
-            self.metrics.gate_seconds.observe((self.clock.now() - report.received).total_seconds())
-        return refused
+        async with self.gate_slots:
+            sent_at, report = self.clock.now(), self.reports.latest_reports.get(gate.uid)
+            refusal = await self._perform(key, gate, worker)
+        if gate.open and report and not refusal:
+            self.metrics.gate_sent_seconds.observe((sent_at - report.received_at).total_seconds())
+            self.metrics.gate_seconds.observe((self.clock.now() - report.received_at).total_seconds())
+        return refusal
 
     async def _perform_actions(
-        self, key: Key, actions: Sequence[Action], worker: Worker, decided_on: Manifest
+        self, key: Key, actions: Sequence[Action], worker: Worker, resource: Manifest
     ) -> tuple[bool, StalledError | None]:
         """Perform all actions except gates in order, up to the first refusal.
 
@@ -150,17 +153,17 @@ class Reconciler:
         for action in actions:
             if isinstance(action, SetGate):
                 continue
-            now = self.store.resource(key)
-            if now is None or _user_fields(now) != _user_fields(decided_on):
+            current_resource = self.store.resource(key)
+            if current_resource is None or _user_fields(current_resource) != _user_fields(resource):
                 return False, None
-            if refused := await self._perform(key, action, worker):
-                return True, refused
+            if refusal := await self._perform(key, action, worker):
+                return True, refusal
         return True, None
 
     async def _perform(self, key: Key, action: Action, worker: Worker) -> StalledError | None:
         """Perform one action unless it was refused recently. Returns the refusal or None. Raises OperatorError."""
-        if known := worker.refusals.find(action):
-            return known
+        if refusal := worker.refusals.find(action):
+            return refusal
         try:
             await self.writer.perform(key, action)
         except StalledError as error:
@@ -184,4 +187,4 @@ def log_fields(key: Key) -> dict[str, str]:
 def _user_fields(resource: Manifest) -> tuple[Any, ...]:
     """Return the fields of a resource that its users may change."""
     metadata = resource["metadata"]
-    return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))
+    return tuple(metadata.get(name) for name in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))

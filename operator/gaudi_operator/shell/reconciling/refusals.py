@@ -18,7 +18,7 @@ class _Refusal:
 
     action: Action
     error: StalledError
-    again_at: float
+    retry_at: float
     backoff: Backoff
     first_at: float
 
@@ -28,42 +28,44 @@ class Refusals:
     """The refused actions of one resource. They are kept only in memory."""
 
     clock: Clock = SYSTEM
-    _known: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
+    _refusals: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
 
     def keep_only(self, actions: Iterable[Action]) -> None:
         """Remove the refusals of actions that the new decision does not contain."""
-        desired = {_refusal_key(action) for action in actions}
-        self._known = {subject: known for subject, known in self._known.items() if subject in desired}
+        desired_keys = {_refusal_key(action) for action in actions}
+        self._refusals = {key: refusal for key, refusal in self._refusals.items() if key in desired_keys}
 
     def find(self, action: Action) -> StalledError | None:
         """Return the refusal of an equal action; None if there is no refusal or the action may be retried now."""
-        known = self._known.get(_refusal_key(action))
-        return known.error if known and known.action == action and self.clock.monotonic() < known.again_at else None
+        refusal = self._refusals.get(_refusal_key(action))
+        if refusal and refusal.action == action and self.clock.monotonic() < refusal.retry_at:
+            return refusal.error
+        return None
 
     def add(self, action: Action, error: StalledError) -> None:
         """Store a refusal, and schedule a retry, because permissions may be granted without a visible change.
 
-        Raises Transient instead if a permission has been missing only for a short time, because the API server may just
-        have started.
+        Raises TransientError instead if a permission has been missing only for a short time, because the API server may
+        just have started.
         """
-        now, known = self.clock.monotonic(), self._known.get(_refusal_key(action))
-        if known is None or known.action != action:
-            known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
-        self._known[_refusal_key(action)] = known
+        now, refusal = self.clock.monotonic(), self._refusals.get(_refusal_key(action))
+        if refusal is None or refusal.action != action:
+            refusal = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
+        self._refusals[_refusal_key(action)] = refusal
         # Retry a recent permission error soon, and do not show the error in the status. A starting API server may not
         # have loaded all permissions yet.
-        if isinstance(error, ForbiddenError) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
+        if isinstance(error, ForbiddenError) and now - refusal.first_at < RIGHTS_DEADLINE_SECONDS:
             raise TransientError(error.reason, error.message) from error
-        known.error, known.again_at = error, now + known.backoff.next()
+        refusal.error, refusal.retry_at = error, now + refusal.backoff.next()
 
     def remove(self, action: Action) -> None:
         """Remove the refusal of an action that has succeeded."""
-        self._known.pop(_refusal_key(action), None)
+        self._refusals.pop(_refusal_key(action), None)
 
     def seconds_until_retry(self) -> float | None:
         """Return the seconds until the first retry; None if there is no refusal."""
-        waits = [refusal.again_at - self.clock.monotonic() for refusal in self._known.values()]
-        return max(0.0, min(waits)) if waits else None
+        delays = [refusal.retry_at - self.clock.monotonic() for refusal in self._refusals.values()]
+        return max(0.0, min(delays)) if delays else None
 
 
 def subject_of(action: Action) -> str:

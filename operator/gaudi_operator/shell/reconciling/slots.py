@@ -25,66 +25,66 @@ Waiting = OrderedDict[Key, asyncio.Future[None]]
 
 
 class Slots:
-    """Slots for `at_once` concurrent reconciles, and the same number of additional slots only for gates."""
+    """Slots for `max_concurrent` concurrent reconciles, and the same number of additional slots only for gates."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, max_concurrent: int) -> None:
         """Create the slots, all of which are free."""
-        self._at_once = at_once
-        self._running = 0
+        self._limit = max_concurrent
+        self._running_count = 0
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
     async def acquire(self, key: Key, rank: Rank) -> None:
         """Wait for a slot. A resource may wait for only one slot at a time."""
-        turn = asyncio.get_running_loop().create_future()
-        self._add(key, rank, turn)
+        waiter = asyncio.get_running_loop().create_future()
+        self._add(key, rank, waiter)
         self._grant_slots()
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if self._remove(key) is None and not turn.cancelled():
+            if self._remove(key) is None and not waiter.cancelled():
                 self.release()  # the slot was handed out at the moment of the cancellation
             raise
 
     def promote_to_gates(self, key: Key) -> None:
         """Give the waiting reconcile of a resource the rank of gates."""
-        turn = self._remove(key)
-        if turn is not None:
-            self._add(key, Rank.GATES, turn)
+        waiter = self._remove(key)
+        if waiter is not None:
+            self._add(key, Rank.GATES, waiter)
             self._grant_slots()
 
     def release(self) -> None:
         """Release a slot, and give it to the next reconcile that waits."""
-        self._running -= 1
+        self._running_count -= 1
         self._grant_slots()
 
     def _grant_slots(self) -> None:
-        while turn := self._pop_waiting((Rank.GATES,), 2 * self._at_once) or self._pop_waiting(_OTHERS, self._at_once):
-            self._grant_slot(turn)
+        while waiter := self._pop_waiting((Rank.GATES,), 2 * self._limit) or self._pop_waiting(_OTHERS, self._limit):
+            self._grant_slot(waiter)
 
-    def _grant_slot(self, turn: asyncio.Future[None]) -> None:
-        if not turn.done():
-            self._running += 1
-            turn.set_result(None)
+    def _grant_slot(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            self._running_count += 1
+            waiter.set_result(None)
 
-    def _pop_waiting(self, ranks: Sequence[Rank], room: int) -> asyncio.Future[None] | None:
-        """Return the next waiting reconcile of `ranks`; None if none is waiting or `room` reconciles are running."""
-        waiting_by_namespace = next((found for rank in ranks if (found := self._waiting[rank])), None)
-        if not waiting_by_namespace or self._running >= room:
+    def _pop_waiting(self, ranks: Sequence[Rank], limit: int) -> asyncio.Future[None] | None:
+        """Return the next waiting reconcile of `ranks`; None if none is waiting or `limit` reconciles are running."""
+        waiting_by_namespace = next((namespaces for rank in ranks if (namespaces := self._waiting[rank])), None)
+        if not waiting_by_namespace or self._running_count >= limit:
             return None
-        namespace, waiting = waiting_by_namespace.popitem(last=False)
-        _, turn = waiting.popitem(last=False)
-        if waiting:
-            waiting_by_namespace[namespace] = waiting
-        return turn
+        namespace, waiters = waiting_by_namespace.popitem(last=False)
+        _, waiter = waiters.popitem(last=False)
+        if waiters:
+            waiting_by_namespace[namespace] = waiters
+        return waiter
 
-    def _add(self, key: Key, rank: Rank, turn: asyncio.Future[None]) -> None:
-        self._waiting[rank].setdefault(key.namespace, OrderedDict())[key] = turn
+    def _add(self, key: Key, rank: Rank, waiter: asyncio.Future[None]) -> None:
+        self._waiting[rank].setdefault(key.namespace, OrderedDict())[key] = waiter
 
     def _remove(self, key: Key) -> asyncio.Future[None] | None:
-        for namespaces in self._waiting.values():
-            waiting = namespaces.get(key.namespace, OrderedDict())
-            if turn := waiting.pop(key, None):
-                if not waiting:
-                    del namespaces[key.namespace]
-                return turn
+        for waiting_by_namespace in self._waiting.values():
+            waiters = waiting_by_namespace.get(key.namespace, OrderedDict())
+            if waiter := waiters.pop(key, None):
+                if not waiters:
+                    del waiting_by_namespace[key.namespace]
+                return waiter
         return None

@@ -15,30 +15,30 @@ PODS_SECONDS = 1.0
 """Seconds of delay after a change of a pod without a rollout. It changes only the status, which is throttled anyway."""
 
 
-def delay_after_change(before: Manifest | None, changed: Manifest, resource: Manifest | None) -> float:
+def delay_after_change(previous: Manifest | None, manifest: Manifest, resource: Manifest | None) -> float:
     """Return the delay in seconds until a change triggers a reconcile of `resource`.
 
     The delay is 0 if a gate or a user waits for the reconcile.
     """
-    kind = kind_of(changed)
-    if kind in (RESOURCE, CLASS) or may_close_gate(before, changed):
+    kind = kind_of(manifest)
+    if kind in (RESOURCE, CLASS) or may_close_gate(previous, manifest):
         return 0.0
     return PODS_SECONDS if kind is POD and not _is_rolling_out(resource) else FOLLOW_SECONDS
 
 
-def delay_after_report(decides: bool, resource: Manifest | None) -> float:
+def delay_after_report(urgent: bool, resource: Manifest | None) -> float:
     """Return the delay in seconds until a pod's report triggers a reconcile of `resource`.
 
-    `decides` is True if the report may change the gate. Otherwise the report changes only figures in the status.
+    `urgent` is True if the report may change the gate. Otherwise the report changes only figures in the status.
     """
-    return 0.0 if decides else status_delay(_status(resource).get("replicas", 0))
+    return 0.0 if urgent else status_delay(_status(resource).get("replicas", 0))
 
 
-def may_close_gate(before: Manifest | None, changed: Manifest) -> bool:
-    """Return True if `changed` is a pod with an open gate, and the pod is new or its container changed or stopped."""
-    if kind_of(changed) is not POD or gate_status(changed) != "True":
+def may_close_gate(previous: Manifest | None, manifest: Manifest) -> bool:
+    """Return True if `manifest` is a pod with an open gate, and the pod is new or its container changed or stopped."""
+    if kind_of(manifest) is not POD or gate_status(manifest) != "True":
         return False
-    return before is None or status_port_of(before) != status_port_of(changed)
+    return previous is None or status_port_of(previous) != status_port_of(manifest)
 
 
 def _is_rolling_out(resource: Manifest | None) -> bool:

@@ -15,7 +15,7 @@ class Worker:
     """The in-memory state of one resource's task.
 
     `rank` is the priority of the next reconcile. `generation` is the generation of the spec for which reports were
-    requested. If a status write is delayed, `status_held` is the time at which the delay began.
+    requested. If a status write is delayed, `status_held_since` is the time at which the delay began.
     """
 
     refusals: Refusals = field(default_factory=Refusals)
@@ -23,11 +23,11 @@ class Worker:
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     rank: Rank = Rank.REST
     generation: int | None = None
-    status_held: datetime | None = None
+    status_held_since: datetime | None = None
     _due: asyncio.Event = field(default_factory=asyncio.Event)
     _gate_may_close: asyncio.Event = field(default_factory=asyncio.Event)
     _timer: asyncio.TimerHandle | None = None
-    _because: set[int | None] = field(default_factory=set)
+    _changed_versions: set[int | None] = field(default_factory=set)
 
     def cancel(self) -> None:
         """Cancel the task."""
@@ -42,7 +42,7 @@ class Worker:
 
     def wake(self, seconds: float, version: int | None = None) -> None:
         """Schedule a reconcile within `seconds`. `version` is the version of the changed object, if there is one."""
-        self._because.add(version)
+        self._changed_versions.add(version)
         if seconds <= 0:
             self._mark_due()
             return
@@ -56,7 +56,7 @@ class Worker:
         """Cancel the scheduled reconcile if only the operator's own writes have caused it."""
         # A watch often delivers a write of the operator before the response to the write arrives. The reconcile for
         # this event is not needed.
-        if self._because and not self._because.difference(versions):
+        if self._changed_versions and not self._changed_versions.difference(versions):
             self._clear_due()
 
     def end_back_off(self) -> None:
@@ -72,7 +72,7 @@ class Worker:
         await _wait_for(self._due, seconds)
 
     def _clear_due(self) -> None:
-        self._because.clear()
+        self._changed_versions.clear()
         self._due.clear()
         self._stop_timer()
 

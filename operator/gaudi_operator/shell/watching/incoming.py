@@ -36,8 +36,8 @@ def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
     if not _is_owned(kind, manifest):
         return _strip_to_names(manifest)
     # Do not count the data of a ConfigMap, because the operator stores only hashes of the data.
-    counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
-    if memory_weight(counted) > OBJECT_BYTES:
+    content = {name: value for name, value in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
+    if memory_weight(content) > OBJECT_BYTES:
         metadata = manifest["metadata"]
         log.warning(
             "%s %s is larger than any object that the operator writes, so its content is ignored.",
@@ -50,11 +50,11 @@ def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
 
 def _is_owned(kind: Kind, manifest: Manifest) -> bool:
     owners = manifest["metadata"].get("ownerReferences") or ()
-    controller = next((each for each in owners if each.get("controller")), None)
+    controller = next((owner for owner in owners if owner.get("controller")), None)
     if controller is None:
         return kind is PVC  # a PVC may have outlived its resource
-    ours = controller.get("kind") == RESOURCE_KIND and str(controller.get("apiVersion")).startswith(f"{GROUP}/")
-    return controller.get("kind") in _OWNERS[kind] if kind in _OWNERS else ours
+    is_resource = controller.get("kind") == RESOURCE_KIND and str(controller.get("apiVersion")).startswith(f"{GROUP}/")
+    return controller.get("kind") in _OWNERS[kind] if kind in _OWNERS else is_resource
 
 
 def _strip_to_names(manifest: Manifest) -> Manifest:
@@ -66,31 +66,31 @@ def _strip_to_names(manifest: Manifest) -> Manifest:
 class ListReader:
     """A streaming reader of a Kubernetes list in JSON. The fields of the list may be in any order."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Any]) -> None:
-        """Create a reader. Each object is passed to `take` immediately. Its result replaces the object in the list."""
-        self._chunks, self._take = chunks, take
-        self._text, self._at, self._ended = "", 0, False
+    def __init__(self, chunks: AsyncIterator[bytes], convert: Callable[[Manifest], Any]) -> None:
+        """Create a reader. It immediately replaces each object of the list by the result of `convert`."""
+        self._chunks, self._convert = chunks, convert
+        self._text, self._position, self._ended = "", 0, False
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self._read = json.JSONDecoder().raw_decode
 
     async def read(self) -> dict[str, Any]:
-        """Return the list with the results of `take` as objects. Raises ValueError if the text is no JSON object."""
-        found: dict[str, Any] = {}
+        """Return the list with the results of `convert` as objects. Raises ValueError if the text is no JSON object."""
+        fields: dict[str, Any] = {}
         await self._skip("{")
         while await self._peek() != "}":
             name = await self._read_value()
             await self._skip(":")
             is_items = name == "items" and await self._peek() == "["
-            found[str(name)] = await self._read_items() if is_items else await self._read_value()
+            fields[str(name)] = await self._read_items() if is_items else await self._read_value()
             if await self._peek() == ",":
                 await self._skip(",")
-        return found
+        return fields
 
     async def _read_items(self) -> list[Any]:
         items = list[Any]()
         await self._skip("[")
         while await self._peek() != "]":
-            items.append(self._take(await self._read_value()))
+            items.append(self._convert(await self._read_value()))
             if await self._peek() == ",":
                 await self._skip(",")
         await self._skip("]")
@@ -101,7 +101,7 @@ class ListReader:
         while True:
             gc.disable()  # repeated collections during the parsing would take three quarters of the time
             try:
-                value, end = self._read(self._text, self._at)
+                value, end = self._read(self._text, self._position)
             except ValueError:
                 if self._ended:
                     raise
@@ -109,22 +109,22 @@ class ListReader:
                 # Do not accept a number at the end of a chunk, because the number may continue in the next chunk: `0.`
                 # would be read as 0.
                 if self._ended or self._text[end : end + 1] in _AFTER_A_VALUE:
-                    self._at = end
+                    self._position = end
                     return value
             finally:
                 gc.enable()
             # Read until the text is twice as long. Otherwise a large object would be parsed once per chunk.
-            wanted = 2 * (len(self._text) - self._at)
-            while not self._ended and len(self._text) - self._at < wanted:
+            min_length = 2 * (len(self._text) - self._position)
+            while not self._ended and len(self._text) - self._position < min_length:
                 await self._read_chunk()
 
     async def _peek(self) -> str:
         """Return the next character that is not whitespace, without consuming it."""
         while True:
-            while self._at < len(self._text) and self._text[self._at].isspace():
-                self._at += 1
-            if self._at < len(self._text):
-                return self._text[self._at]
+            while self._position < len(self._text) and self._text[self._position].isspace():
+                self._position += 1
+            if self._position < len(self._text):
+                return self._text[self._position]
             if self._ended:
                 raise ValueError("the list is incomplete")
             await self._read_chunk()
@@ -132,11 +132,11 @@ class ListReader:
     async def _skip(self, character: str) -> None:
         if await self._peek() != character:
             raise ValueError(f"{character} is missing in the list")
-        self._at += 1
+        self._position += 1
 
     async def _read_chunk(self) -> None:
         # Drop the text that is already parsed.
-        self._text, self._at = self._text[self._at :], 0
+        self._text, self._position = self._text[self._position :], 0
         try:
             chunk = await anext(self._chunks)
         except StopAsyncIteration:

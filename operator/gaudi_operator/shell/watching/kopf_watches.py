@@ -55,47 +55,49 @@ class _NoDiffs(kopf.DiffBaseStorage):
 async def watch(
     connection: Connection,
     namespaces: Collection[str],
-    started: Callable[[], None],
+    on_start: Callable[[], None],
     session: "WatchSession",
     kinds: Collection[Kind],
-    seen: Seen,
-    deleted: Seen,
+    on_change: Seen,
+    on_deletion: Seen,
 ) -> None:
     """Watch `kinds` until cancelled.
 
-    `seen` is called with every changed object, and `deleted` with the last version of every deleted object. `session`
-    receives lists. `started` is called after kopf has installed its signal handlers, so that the caller can replace
-    these handlers.
+    `on_change` is called with every changed object, and `on_deletion` with the last version of every deleted object.
+    `session` receives lists. `on_start` is called after kopf has installed its signal handlers, so that the caller can
+    replace these handlers.
     """
-    async with connection.new_watch_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
-        followed = [
-            ListWatch(http, connection.server_url, kind, namespace, session.listed, seen, deleted)
+    async with connection.new_watch_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as task_group:
+        list_watches = [
+            ListWatch(http, connection.server_url, kind, namespace, session.on_list_end, on_change, on_deletion)
             for kind in kinds
             if kind is not RESOURCE
             for namespace in (namespaces if kind.namespaced else ()) or (None,)
         ]
         tasks = [
-            group.create_task(_run_after_resources(session.resources_listed, each), name=f"watch of {each.kind.plural}")
-            for each in followed
+            task_group.create_task(
+                _run_after_resources(session.resources_listed, list_watch), name=f"watch of {list_watch.kind.plural}"
+            )
+            for list_watch in list_watches
         ]
-        await _watch_with_kopf(connection, namespaces, started, session, seen, deleted)
+        await _watch_with_kopf(connection, namespaces, on_start, session, on_change, on_deletion)
         for task in tasks:
             task.cancel()
 
 
-async def _run_after_resources(resources_listed: asyncio.Event, each: ListWatch) -> None:
+async def _run_after_resources(resources_listed: asyncio.Event, list_watch: ListWatch) -> None:
     """Follow a kind after the GaudiInferences are listed, because the store groups objects by GaudiInference."""
     await resources_listed.wait()
-    await each.run()
+    await list_watch.run()
 
 
 async def _watch_with_kopf(
     connection: Connection,
     namespaces: Collection[str],
-    started: Callable[[], None],
+    on_start: Callable[[], None],
     session: "WatchSession",
-    seen: Seen,
-    deleted: Seen,
+    on_change: Seen,
+    on_deletion: Seen,
 ) -> None:
     """Watch the GaudiInferences with kopf."""
     registry = kopf.OperatorRegistry()
@@ -106,8 +108,8 @@ async def _watch_with_kopf(
             server=connection.server_url, aiohttp_session=connection.new_watch_session(ListResponse, session)
         )
 
-    _register_handler(registry, RESOURCE, seen, deleted)
-    before = asyncio.all_tasks()
+    _register_handler(registry, RESOURCE, on_change, on_deletion)
+    existing_tasks = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry,
         settings=_settings(),
@@ -115,16 +117,16 @@ async def _watch_with_kopf(
         clusterwide=not namespaces,
         namespaces=tuple(namespaces),
     )
-    started()
-    await kopf.run_tasks(tasks, ignored=before)
+    on_start()
+    await kopf.run_tasks(tasks, ignored=existing_tasks)
 
 
-def _register_handler(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: Seen) -> None:
-    group, version = kind.group_version
+def _register_handler(registry: kopf.OperatorRegistry, kind: Kind, on_change: Seen, on_deletion: Seen) -> None:
+    api_group, version = kind.group_version
 
-    @kopf.on.event(group=group, version=version, plural=kind.plural, id=f"see-{kind.plural}", registry=registry)
+    @kopf.on.event(group=api_group, version=version, plural=kind.plural, id=f"see-{kind.plural}", registry=registry)
     async def handle_event(event: kopf.RawEvent, **_: Any) -> None:
-        (deleted if event["type"] == "DELETED" else seen)(event["object"])
+        (on_deletion if event["type"] == "DELETED" else on_change)(event["object"])
 
 
 def _settings() -> kopf.OperatorSettings:
@@ -152,50 +154,50 @@ log = logging.getLogger(__name__)
 class ListResponse(aiohttp.ClientResponse):
     """The response to a list request of kopf. The operator can read the objects before kopf reads the response."""
 
-    _rest: Mapping[str, Any] | None = None
+    _list_without_items: Mapping[str, Any] | None = None
 
-    async def read_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
-        """Return the list with each object replaced by the result of `take`. Later readers get no objects."""
-        whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).read()
-        self._rest = {**whole, "items": []}
-        return whole
+    async def read_list(self, convert: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
+        """Return the list with each object replaced by the result of `convert`. Later readers get no objects."""
+        full_list = await ListReader(self.content.iter_chunked(CHUNK_BYTES), convert).read()
+        self._list_without_items = {**full_list, "items": []}
+        return full_list
 
     async def json(self, **options: Any) -> Any:
-        """Return the response as JSON. After take_list(), the response contains no objects."""
-        return await super().json(**options) if self._rest is None else self._rest
+        """Return the response as JSON. After read_list(), the response contains no objects."""
+        return await super().json(**options) if self._list_without_items is None else self._list_without_items
 
 
 @dataclass
 class WatchSession:
     """The HTTP client middleware of kopf's watches, which reads lists before kopf and records watch failures.
 
-    `tried` has the time of the last list or watch of each kind, in monotonic seconds. `seen` is called with each object
-    of a list, and `listed` at the end of the list. `resources_listed` is set after the first list of GaudiInferences in
-    each of `namespaces`.
+    `last_attempts` has the time of the last list or watch of each kind, in monotonic seconds. `on_change` is called
+    with each object of a list, and `on_list_end` at the end of the list. `resources_listed` is set after the first list
+    of GaudiInferences in each of `namespaces`.
     """
 
     metrics: Metrics
-    seen: Seen
-    listed: Listed
+    on_change: Seen
+    on_list_end: Listed
     namespaces: Collection[str] = ()
     resources_listed: asyncio.Event = field(default_factory=asyncio.Event)
-    _listed_in: set[str | None] = field(default_factory=set)
-    tried: dict[Kind, float] = field(default_factory=dict)
-    failing: set[Kind] = field(default_factory=set)
+    _listed_namespaces: set[str | None] = field(default_factory=set)
+    last_attempts: dict[Kind, float] = field(default_factory=dict)
+    failing_kinds: set[Kind] = field(default_factory=set)
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send a request, count the response, and process the response if it is a list."""
-        target = parse_collection_path(request.url.path)
-        if target:
-            self.tried[target[0]] = time.monotonic()
-        response = await self._send(target[0] if target else None, request, handler)
-        watch = request.url.query.get("watch") == "true"
-        self.metrics.count_request(request.method, request.url.path, response.status, watch)
+        collection = parse_collection_path(request.url.path)
+        if collection:
+            self.last_attempts[collection[0]] = time.monotonic()
+        response = await self._send(collection[0] if collection else None, request, handler)
+        is_watch = request.url.query.get("watch") == "true"
+        self.metrics.count_request(request.method, request.url.path, response.status, is_watch)
         # Process the whole list here, because kopf starts a task for each object of the list afterwards.
-        if target and not watch and response.status == 200 and isinstance(response, ListResponse):
-            await self._process_list(*target, response)
+        if collection and not is_watch and response.status == 200 and isinstance(response, ListResponse):
+            await self._process_list(*collection, response)
         return response
 
     async def _send(
@@ -211,32 +213,31 @@ class WatchSession:
         return response
 
     def _record_outcome(self, kind: Kind | None, problem: str | None) -> None:
-        if kind is None or (kind in self.failing) == (problem is not None):
+        if kind is None or (kind in self.failing_kinds) == (problem is not None):
             return
         if problem:
-            self.failing.add(kind)
+            self.failing_kinds.add(kind)
             log.warning("%s cannot be watched: %s. The operator retries.", kind.plural, problem)
         else:
-            self.failing.discard(kind)
+            self.failing_kinds.discard(kind)
             log.info("%s can be watched again.", kind.plural)
 
     async def _process_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
         """Process a list. The response contains all objects, because kopf does not request pages."""
-        named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        answer = await response.read_list(lambda each: trim_object(kind, {**named, **each}))
-        objects = answer.get("items") or ()
-        for each in objects:
-            self.seen(each)
-        self.listed(
-            kind, namespace, [each["metadata"]["uid"] for each in objects], int(answer["metadata"]["resourceVersion"])
-        )
-        self._listed_in.add(namespace)
-        if self._listed_in.issuperset(self.namespaces or (None,)):
+        type_meta = {"apiVersion": kind.api_version, "kind": kind.kind}
+        full_list = await response.read_list(lambda manifest: trim_object(kind, {**type_meta, **manifest}))
+        objects = full_list.get("items") or ()
+        for manifest in objects:
+            self.on_change(manifest)
+        uids = [manifest["metadata"]["uid"] for manifest in objects]
+        self.on_list_end(kind, namespace, uids, int(full_list["metadata"]["resourceVersion"]))
+        self._listed_namespaces.add(namespace)
+        if self._listed_namespaces.issuperset(self.namespaces or (None,)):
             self.resources_listed.set()
 
     def idle_seconds(self) -> float:
         """Return the seconds since the last list or watch of the least recently read kind; 0 before the first list."""
-        return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
+        return time.monotonic() - min(self.last_attempts.values()) if self.last_attempts else 0.0
 
 
 def parse_collection_path(path: str) -> tuple[Kind, str | None] | None:

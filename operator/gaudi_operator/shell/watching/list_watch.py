@@ -72,9 +72,9 @@ class WatchFailed(Exception):
 
 @dataclass(frozen=True)
 class ListWatch:
-    """A list-watch that calls `seen` for each listed or changed object and `deleted` for each deleted object.
+    """A list-watch that calls `on_change` for each listed or changed object and `on_deletion` for each deleted object.
 
-    `listed` is called at the end of a list. `clock` returns monotonic seconds. `pause` is called to wait between
+    `on_list_end` is called at the end of a list. `clock` returns monotonic seconds. `pause` is called to wait between
     attempts and while changes are collected.
     """
 
@@ -82,9 +82,9 @@ class ListWatch:
     server: str
     kind: Kind
     namespace: str | None
-    listed: Listed
-    seen: Seen
-    deleted: Seen
+    on_list_end: Listed
+    on_change: Seen
+    on_deletion: Seen
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -95,13 +95,13 @@ class ListWatch:
             try:
                 if version is None:
                     version = await self._list()
-                began = self.clock()
+                started_at = self.clock()
                 version = await self._watch(version)
-                if self.clock() - began < _SHORT_SECONDS:
+                if self.clock() - started_at < _SHORT_SECONDS:
                     raise WatchFailed(version)
                 delays = iter(RetryDelays())
-            except WatchFailed as failed:
-                version = failed.version
+            except WatchFailed as failure:
+                version = failure.version
                 await self.pause(next(delays))
 
     async def _list(self) -> str:
@@ -110,20 +110,20 @@ class ListWatch:
         This method keeps only the UIDs, because the number of objects is unlimited.
         """
         uids: set[str] = set()
-        pages = {"limit": str(PAGE_SIZE)}
+        query = {"limit": str(PAGE_SIZE)}
         while True:
-            page = await self._read_page(pages)
+            page = await self._read_page(query)
             metadata = page["metadata"]
             uids.update(page.get("items") or ())
             if not metadata.get("continue"):
-                self.listed(self.kind, self.namespace, uids, int(metadata["resourceVersion"]))
+                self.on_list_end(self.kind, self.namespace, uids, int(metadata["resourceVersion"]))
                 return str(metadata["resourceVersion"])
-            pages = {"limit": str(PAGE_SIZE), "continue": metadata["continue"]}
+            query = {"limit": str(PAGE_SIZE), "continue": metadata["continue"]}
 
-    async def _read_page(self, pages: Mapping[str, str]) -> Object:
+    async def _read_page(self, query: Mapping[str, str]) -> Object:
         timeout = aiohttp.ClientTimeout(total=LIST_SECONDS, sock_connect=CONNECT_SECONDS)
         try:
-            async with self.http.get(self._url, params={**self._selector_query, **pages}, timeout=timeout) as response:
+            async with self.http.get(self._url, params={**self._selector_query, **query}, timeout=timeout) as response:
                 if response.status != 200:
                     raise WatchFailed(None)
                 return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._process_listed_object).read()
@@ -132,7 +132,7 @@ class ListWatch:
 
     async def _watch(self, version: str) -> str | None:
         """Watch until the API server ends the watch. Returns the version to continue from."""
-        how = {
+        query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
@@ -146,7 +146,7 @@ class ListWatch:
             sock_read=SILENT_SECONDS,
         )
         try:
-            async with self.http.get(self._url, params={**self._selector_query, **how}, timeout=timeout) as response:
+            async with self.http.get(self._url, params={**self._selector_query, **query}, timeout=timeout) as response:
                 if response.status != 200:
                     raise WatchFailed(None if response.status == _GONE else version)
                 async for line in split_lines(self._chunks(response)):
@@ -178,16 +178,16 @@ class ListWatch:
 
     def _process_listed_object(self, manifest: Object) -> str:
         # Add `apiVersion` and `kind`, because the items of a list do not contain these fields.
-        named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-        self._dispatch("LISTED", select_fields(self.kind, {**named, **manifest}))
+        type_meta = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        self._dispatch("LISTED", select_fields(self.kind, {**type_meta, **manifest}))
         return str(manifest["metadata"]["uid"])
 
-    def _dispatch(self, kind: str, manifest: Object) -> None:
+    def _dispatch(self, event_type: str, manifest: Object) -> None:
         try:
-            if kind == "DELETED":
-                self.deleted(manifest)  # a deleted object is not stored, so it need not be reduced
-            elif kind != "BOOKMARK":
-                self.seen(reduce_foreign(self.kind, manifest))
+            if event_type == "DELETED":
+                self.on_deletion(manifest)  # a deleted object is not stored, so it need not be reduced
+            elif event_type != "BOOKMARK":
+                self.on_change(reduce_foreign(self.kind, manifest))
         except Exception:
             # Log the error, so that the watch continues with other objects. The next list contains the failed object
             # again.
@@ -214,10 +214,10 @@ async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
     The line reader of aiohttp is not used, because an object may be longer than the limit of this reader.
     """
-    parts: list[bytes] = []
+    line_parts: list[bytes] = []
     async for chunk in chunks:
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join((*parts, line))
-            parts = []
-        parts.append(rest)
+        *lines, remainder = chunk.split(b"\n")
+        for line in lines:
+            yield b"".join((*line_parts, line))
+            line_parts = []
+        line_parts.append(remainder)

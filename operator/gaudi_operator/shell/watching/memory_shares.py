@@ -24,20 +24,20 @@ PODS_BYTES = 64 * 2**20
 log = logging.getLogger(__name__)
 
 
-def memory_weight(value: Any, most: int = OBJECT_BYTES) -> int:
-    """Return the weight of an object, which is the size of all its values in bytes. Counting stops above `most`."""
-    found, left = 0, [value]
-    while left and found <= most:
-        each = left.pop()
-        found += getsizeof(each)
-        if found > most:
+def memory_weight(value: Any, limit: int = OBJECT_BYTES) -> int:
+    """Return the weight of an object, which is the size of all its values in bytes. Counting stops above `limit`."""
+    weight, pending_values = 0, [value]
+    while pending_values and weight <= limit:
+        item = pending_values.pop()
+        weight += getsizeof(item)
+        if weight > limit:
             break
-        if isinstance(each, dict):
-            left.extend(each)
-            left.extend(each.values())
-        elif isinstance(each, list):
-            left.extend(each)
-    return found
+        if isinstance(item, dict):
+            pending_values.extend(item)
+            pending_values.extend(item.values())
+        elif isinstance(item, list):
+            pending_values.extend(item)
+    return weight
 
 
 class MemoryShares:
@@ -45,19 +45,19 @@ class MemoryShares:
 
     def __init__(self) -> None:
         """Create empty shares."""
-        self._held: dict[tuple[Hashable, bool], int] = defaultdict(int)
+        self._weights: dict[tuple[Hashable, bool], int] = defaultdict(int)
         self._objects: dict[tuple[Kind, str], tuple[Hashable, int]] = {}
-        self._full: set[tuple[Hashable, bool]] = set()
+        self._full_shares: set[tuple[Hashable, bool]] = set()
 
-    def reserve(self, holder: Hashable, kind: Kind, uid: str, weighs: int) -> bool:
+    def reserve(self, holder: Hashable, kind: Kind, uid: str, weight: int) -> bool:
         """Count an object for `holder`. Returns False without counting the object if the share is full."""
         self.release(kind, uid)
-        share, most = (holder, kind is POD), PODS_BYTES if kind is POD else SHARE_BYTES
-        if self._held[share] + weighs > most:
-            self._log_full_once(share, kind, most)
+        share, limit = (holder, kind is POD), PODS_BYTES if kind is POD else SHARE_BYTES
+        if self._weights[share] + weight > limit:
+            self._log_full_once(share, kind, limit)
             return False
-        self._held[share] += weighs
-        self._objects[kind, uid] = holder, weighs
+        self._weights[share] += weight
+        self._objects[kind, uid] = holder, weight
         return True
 
     def weight_of(self, kind: Kind, uid: str) -> int:
@@ -66,23 +66,23 @@ class MemoryShares:
 
     def release(self, kind: Kind, uid: str) -> None:
         """Remove an object from its share."""
-        holder, weighs = self._objects.pop((kind, uid), (None, 0))
+        holder, weight = self._objects.pop((kind, uid), (None, 0))
         share = (holder, kind is POD)
-        if not weighs:
+        if not weight:
             return
-        self._held[share] -= weighs
-        if not self._held[share]:
-            del self._held[share]
-            self._full.discard(share)
+        self._weights[share] -= weight
+        if not self._weights[share]:
+            del self._weights[share]
+            self._full_shares.discard(share)
 
-    def _log_full_once(self, share: tuple[Hashable, bool], kind: Kind, most: int) -> None:
-        if share in self._full:
+    def _log_full_once(self, share: tuple[Hashable, bool], kind: Kind, limit: int) -> None:
+        if share in self._full_shares:
             return
-        self._full.add(share)
+        self._full_shares.add(share)
         log.warning(
             "The objects with the label of GaudiInference %s take more than %d MiB of memory, so the operator "
             "ignores a %s. Delete objects that have this label but were not created by the operator.",
             share[0],
-            most // 2**20,
+            limit // 2**20,
             kind.kind,
         )

@@ -149,36 +149,36 @@ _DEEPEST = 40
 def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
     """Decode only the trimmed fields of an object from JSON. This takes a tenth of a full decode. Raises ValueError."""
     try:
-        found: dict[str, Any] = _READERS[kind].decode(text)
+        trimmed: dict[str, Any] = _READERS[kind].decode(text)
     except ValidationError:
         # Accept an object of unexpected form. The API server validates objects, but a single invalid object may not
         # stop the watch of all other objects.
         return _ANYTHING.decode(text)
-    return found
+    return trimmed
 
 
 def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     """Return an object with only the fields that the operator reads. An object of unknown form stays unchanged."""
     try:
-        found: dict[str, Any] = convert(manifest, _SHAPES.get(kind, _Object))
+        trimmed: dict[str, Any] = convert(manifest, _SHAPES.get(kind, _Object))
     except ValidationError:
         return dict(manifest)
-    return found
+    return trimmed
 
 
 def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     """Return the trimmed object in the form that the store keeps."""
-    kept = select_fields(kind, manifest)
-    if kind is CONFIG_MAP and "data" in kept:
-        kept["data"] = hash_texts(kept["data"])
-    if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
-        read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
-        if kind is RESOURCE and len(read) < len(annotations):
+    trimmed = select_fields(kind, manifest)
+    if kind is CONFIG_MAP and "data" in trimmed:
+        trimmed["data"] = hash_texts(trimmed["data"])
+    if kind in _READ_ANNOTATIONS and isinstance(annotations := trimmed["metadata"].get("annotations"), Mapping):
+        kept = {name: value for name, value in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
+        if kind is RESOURCE and len(kept) < len(annotations):
             # Keep a hash of the other annotations, because a change of any annotation of a resource triggers a
             # reconcile.
-            read[_OTHERS] = short_hash(annotations)
-        kept["metadata"] = {**kept["metadata"], "annotations": read}
-    return {intern(name): _copy_function(kind, name)(each, _DEEPEST) for name, each in kept.items()}
+            kept[_OTHERS] = short_hash(annotations)
+        trimmed["metadata"] = {**trimmed["metadata"], "annotations": kept}
+    return {intern(name): _copy_function(kind, name)(value, _DEEPEST) for name, value in trimmed.items()}
 
 
 def _copy_function(kind: Kind, name: str) -> Callable[[Any, int], Any]:
@@ -193,54 +193,54 @@ def equal_except_version(one: Manifest, other: Manifest) -> bool:
 
 
 def _drop_version(manifest: Manifest) -> dict[str, Any]:
-    metadata = {name: each for name, each in manifest["metadata"].items() if name != "resourceVersion"}
+    metadata = {name: value for name, value in manifest["metadata"].items() if name != "resourceVersion"}
     return {**manifest, "metadata": metadata}
 
 
-def _intern_strings(value: Any, deepest: int) -> Any:
+def _intern_strings(value: Any, max_depth: int) -> Any:
     """Return a copy with interned strings, because JSON decoding creates new strings for each object."""
     if type(value) is str:
         return intern(value)
-    if deepest and type(value) is dict:
-        return {intern(name): _intern_strings(each, deepest - 1) for name, each in value.items()}
-    if deepest and type(value) is list:
-        return [_intern_strings(each, deepest - 1) for each in value]
+    if max_depth and type(value) is dict:
+        return {intern(name): _intern_strings(item, max_depth - 1) for name, item in value.items()}
+    if max_depth and type(value) is list:
+        return [_intern_strings(item, max_depth - 1) for item in value]
     return value
 
 
 class SharedParts:
     """A cache for parts of trimmed objects, which stores equal parts only once. Callers must not modify the parts."""
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        """Create a cache of at most `most` parts and `most_bytes` bytes. A full cache is cleared."""
-        self._most, self._most_bytes = most, most_bytes
-        self._known: dict[tuple[Any, ...], Any] = {}
+    def __init__(self, max_parts: int, max_bytes: int) -> None:
+        """Create a cache of at most `max_parts` parts and `max_bytes` bytes. A full cache is cleared."""
+        self._max_parts, self._max_bytes = max_parts, max_bytes
+        self._parts: dict[tuple[Any, ...], Any] = {}
         self._bytes = 0
 
-    def deduplicate(self, value: Any, deepest: int) -> Any:
+    def deduplicate(self, value: Any, max_depth: int) -> Any:
         """Return an equal value whose parts are in the cache."""
         if type(value) is str:
             return intern(value)
-        if deepest and type(value) is dict:
-            made: Any = {intern(name): self.deduplicate(each, deepest - 1) for name, each in value.items()}
+        if max_depth and type(value) is dict:
+            copy: Any = {intern(name): self.deduplicate(item, max_depth - 1) for name, item in value.items()}
             # The key contains the identities of the values. These identities stay valid, because the cache also
             # contains the values.
-            key = (dict, *made, *map(_identity, made.values()))
-        elif deepest and type(value) is list:
-            made = [self.deduplicate(each, deepest - 1) for each in value]
-            key = (list, *map(_identity, made))
+            key = (dict, *copy, *map(_identity, copy.values()))
+        elif max_depth and type(value) is list:
+            copy = [self.deduplicate(item, max_depth - 1) for item in value]
+            key = (list, *map(_identity, copy))
         else:
             return value
-        if (known := self._known.get(key)) is not None:
-            return known
+        if (shared_part := self._parts.get(key)) is not None:
+            return shared_part
         # Clear the cache when it is full. The cache may contain parts of objects that the store has dropped.
-        inside = made.values() if type(made) is dict else made
-        self._bytes += 2 * getsizeof(made) + sum(getsizeof(each) for each in inside if type(each) is str)
-        if len(self._known) >= self._most or self._bytes > self._most_bytes:
-            self._known.clear()
+        items = copy.values() if type(copy) is dict else copy
+        self._bytes += 2 * getsizeof(copy) + sum(getsizeof(item) for item in items if type(item) is str)
+        if len(self._parts) >= self._max_parts or self._bytes > self._max_bytes:
+            self._parts.clear()
             self._bytes = 0
-        self._known[key] = made
-        return made
+        self._parts[key] = copy
+        return copy
 
 
 def _identity(value: Any) -> Any:

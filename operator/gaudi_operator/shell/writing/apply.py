@@ -50,14 +50,14 @@ _MOST_KNOWN = 10_000
 class _StatusWrite:
     """The last status write of a resource: hashes of the request and of the result, and the time."""
 
-    asked: str
-    result: str
-    at: datetime
+    requested_digest: str
+    result_digest: str
+    written_at: datetime
 
 
 @dataclass
 class RecentWrites:
-    """The operator's own writes for a resource since the last call of take_own().
+    """The operator's own writes for a resource since the last call of pop_recent_writes().
 
     `versions` are the resource versions after these writes. Watches also deliver these versions. `has_foreign_changes`
     is True if a response contained changes of other clients, which no watch delivers separately.
@@ -75,8 +75,8 @@ class Writer:
         self._clock = clock
         self._cluster = cluster
         self._store = store
-        self._written: dict[str, _StatusWrite] = {}
-        self._own_writes: dict[Key, RecentWrites] = {}
+        self._status_writes: dict[str, _StatusWrite] = {}
+        self._recent_writes: dict[Key, RecentWrites] = {}
 
     async def perform(self, key: Key, action: Action) -> None:
         """Perform one action for the resource `key`. Raises OperatorError."""
@@ -92,39 +92,39 @@ class Writer:
 
     def pop_recent_writes(self, key: Key) -> RecentWrites:
         """Return the operator's writes for the resource since the last call, and clear them."""
-        return self._own_writes.pop(key, RecentWrites())
+        return self._recent_writes.pop(key, RecentWrites())
 
     async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
-        """Raise Waiting if the resource was deleted and one of `actions` would create an object for it.
+        """Raise WaitingError if the resource was deleted and one of `actions` would create an object for it.
 
         After an outage, the operator may list the children before the resources. Then the deleted children are missing
         in the store, but the deleted resource is still there.
         """
         if not any(self._creates(key, action) for action in actions):
             return
-        known = found = self._store.resource(key)  # None if the resource was deleted during the reconcile
+        stored = current = self._store.resource(key)  # None if the resource was deleted during the reconcile
         # If a child was deleted, read the resource from the API server, because the resource may have been deleted at
         # the same time.
-        if known is not None and key in self._store.maybe_deleted:
-            found = await self._find(RESOURCE.path(key.namespace, key.name))
-        if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
+        if stored is not None and key in self._store.maybe_deleted:
+            current = await self._find(RESOURCE.path(key.namespace, key.name))
+        if stored is None or current is None or stored["metadata"]["uid"] != current["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: no more objects are created for it."
             raise WaitingError("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
 
-    async def read_texts(self, key: Key, named: Iterable[ConfigMapTextKey]) -> dict[ConfigMapTextKey, str]:
-        """Return the texts in `named` that exist in ConfigMaps. Raises OperatorError if a ConfigMap cannot be read."""
-        found: dict[ConfigMapTextKey, str] = {}
-        for each in named:
-            data = ((await self._find(CONFIG_MAP.path(key.namespace, each.name))) or {}).get("data") or {}
-            if each.key in data:
-                found[each] = str(data[each.key])
-        return found
+    async def read_texts(self, key: Key, text_keys: Iterable[ConfigMapTextKey]) -> dict[ConfigMapTextKey, str]:
+        """Return the texts of `text_keys` that exist. Raises OperatorError if a ConfigMap cannot be read."""
+        texts: dict[ConfigMapTextKey, str] = {}
+        for text_key in text_keys:
+            data = ((await self._find(CONFIG_MAP.path(key.namespace, text_key.name))) or {}).get("data") or {}
+            if text_key.key in data:
+                texts[text_key] = str(data[text_key.key])
+        return texts
 
     async def read_namespace_labels(self, key: Key) -> dict[str, str]:
         """Return the labels of the resource's namespace. Raises OperatorError if the namespace cannot be read."""
-        found = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
-        return dict(found["metadata"].get("labels") or {})
+        namespace = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
+        return dict(namespace["metadata"].get("labels") or {})
 
     async def _find(self, path: str) -> Manifest | None:
         try:
@@ -137,80 +137,82 @@ class Writer:
 
     def _find_owned_object(self, key: Key, manifest: Manifest) -> Manifest | None:
         """Return the object with this kind and name if the resource owns or may adopt it. Labels prove no ownership."""
-        found, resource = (
+        stored, resource = (
             self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
             self._store.resource(key),
         )
-        if found is None or resource is None or is_controlled_by(found, resource["metadata"]["uid"]):
-            return found
-        return found if is_retained(found) else None
+        if stored is None or resource is None or is_controlled_by(stored, resource["metadata"]["uid"]):
+            return stored
+        return stored if is_retained(stored) else None
 
     def status_written_at(self, uid: str) -> datetime | None:
         """Return the time at which this process last wrote the status of a resource; None if there was no write."""
-        last = self._written.get(uid)
-        return last.at if last else None
+        last_write = self._status_writes.get(uid)
+        return last_write.written_at if last_write else None
 
     async def write_status(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
         """Write the operator's fields of the status if they have changed. Raises OperatorError if the write fails."""
-        metadata, shown = resource["metadata"], resource.get("status") or {}
-        asked = to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
-        last = self._written.get(metadata["uid"])
-        # If another manager owns fields of the status, the shown status never equals the requested status. In this
+        metadata, current = resource["metadata"], resource.get("status") or {}
+        requested = to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
+        last = self._status_writes.get(metadata["uid"])
+        # If another manager owns fields of the status, the current status never equals the requested status. In this
         # case, compare both with the request and the result of the last write.
-        if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
+        if requested == current or (
+            last and _digest(requested) == last.requested_digest and _digest(current) == last.result_digest
+        ):
             return
         key = Key(metadata["namespace"], metadata["name"])
         body = _skeleton(RESOURCE, *key, metadata["uid"])
         path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
-        # Ignore NotFound. The resource was deleted, and its deletion event will arrive later.
+        # Ignore NotFoundError. The resource was deleted, and its deletion event will arrive later.
         with suppress(NotFoundError):
-            answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
-        self._written[metadata["uid"]] = _StatusWrite(
-            _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
+            answer = await self._server_apply(key, path, {**body, "status": requested}, FIELD_MANAGER)
+        self._status_writes[metadata["uid"]] = _StatusWrite(
+            _digest(requested), _digest(answer.get("status") or {}), self._clock.now()
         )
         # Drop the oldest entries to limit memory. A leader may run for months while resources are created and deleted.
-        while len(self._written) > _MOST_KNOWN:
-            self._written.pop(next(iter(self._written)))
+        while len(self._status_writes) > _MOST_KNOWN:
+            self._status_writes.pop(next(iter(self._status_writes)))
 
     async def _apply(self, key: Key, action: Apply) -> None:
         manifest = action.manifest
         kind = kind_of(manifest)
         path = kind.path(key.namespace, manifest["metadata"]["name"])
         body = {**manifest, "metadata": {**manifest["metadata"], "namespace": key.namespace}}
-        ours = self._find_owned_object(key, manifest)
-        if ours is None:
+        existing = self._find_owned_object(key, manifest)
+        if existing is None:
             try:
                 await self._server_apply(key, path, _add_metadata(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
                 return
             except TransientError as error:
                 if error.reason not in _TAKEN:
                     raise
-                ours = await self._read_owned_object(key, kind, path)
-                if ours is None:
+                existing = await self._read_owned_object(key, kind, path)
+                if existing is None:
                     raise
         # Send the UID, so that the API server rejects the write if another object now has the same name.
-        await self._server_apply(key, path, _add_metadata(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
+        await self._server_apply(key, path, _add_metadata(body, uid=existing["metadata"]["uid"]), FIELD_MANAGER)
 
     async def _read_owned_object(self, key: Key, kind: Kind, path: str) -> Manifest | None:
-        """Return the resource's object at `path`; None if it does not exist. Raises Stalled if another owner has it."""
-        found, resource = await self._find(path), self._store.resource(key)
-        if found is None or resource is None:
+        """Return the resource's object at `path`; None if none exists. Raises StalledError if it has another owner."""
+        manifest, resource = await self._find(path), self._store.resource(key)
+        if manifest is None or resource is None:
             return None
-        if not (is_controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
+        if not (is_controlled_by(manifest, resource["metadata"]["uid"]) or is_retained(manifest)):
             raise StalledError(
                 "NameTaken",
-                f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and belongs to another owner. "
+                f"{kind.kind} {key.namespace}/{manifest['metadata']['name']} exists and belongs to another owner. "
                 f"Delete that object, or give the {RESOURCE.kind} another name.",
             )
-        return found
+        return manifest
 
     async def _delete(self, key: Key, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
         # Delete by UID, because another object may have the same name now. Use background propagation. Otherwise the
         # object would remain until its pods have drained.
         options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
-        known = self._store.get(key, kind, action.name)
+        stored = self._store.get(key, kind, action.name)
         try:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
         except NotFoundError:
@@ -219,8 +221,8 @@ class Writer:
         # Status.
         if answer.get("kind") == action.kind:
             self._store_response(key, answer)
-        elif known and known["metadata"]["uid"] == action.uid:
-            self._store.remove(known)
+        elif stored and stored["metadata"]["uid"] == action.uid:
+            self._store.remove(stored)
 
     async def _set_gate(self, key: Key, action: SetGate) -> None:
         condition = gate_condition(self._store.get(key, POD, action.pod) or {}, action, self._clock.now())
@@ -236,27 +238,27 @@ class Writer:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
-    async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], field_manager: str) -> dict[str, Any]:
         """Apply an object, and store and return the response. The watch may deliver the change too late."""
         # Force the apply. Otherwise every apply would fail with a conflict after another client has changed a field.
-        query = {"fieldManager": manager, "force": "true"}
+        query = {"fieldManager": field_manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
         self._store_response(key, answer)
         return answer
 
     def _store_response(self, key: Key, answer: Manifest) -> None:
-        known, own = self._store.find(answer), self._own_writes.setdefault(key, RecentWrites())
+        previous_object, recent_writes = self._store.find(answer), self._recent_writes.setdefault(key, RecentWrites())
         self._store.put(answer)
-        own.versions.add(version_of(answer))
-        if known is not None and kind_of(answer) is POD and (now := self._store.find(answer)):
-            own.has_foreign_changes |= _foreign_fields(known) != _foreign_fields(now)
+        recent_writes.versions.add(version_of(answer))
+        if previous_object is not None and kind_of(answer) is POD and (current_object := self._store.find(answer)):
+            recent_writes.has_foreign_changes |= _foreign_fields(previous_object) != _foreign_fields(current_object)
 
 
 def _foreign_fields(pod: Manifest) -> tuple[object, ...]:
     """Return the fields of a pod that other clients write."""
     metadata, status = pod["metadata"], pod.get("status") or {}
-    theirs = {**status, "conditions": other_conditions(pod)}
-    return metadata.get("labels"), metadata.get("deletionTimestamp"), theirs
+    foreign_status = {**status, "conditions": other_conditions(pod)}
+    return metadata.get("labels"), metadata.get("deletionTimestamp"), foreign_status
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
@@ -272,9 +274,9 @@ def _add_metadata(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any
 def _drop_empty(value: Any) -> Any:
     """Remove empty maps and lists, because server-side apply writes null for a map that loses its last field."""
     if isinstance(value, dict):
-        kept = {name: _drop_empty(each) for name, each in value.items()}
-        return {name: each for name, each in kept.items() if each not in ({}, [])}
-    return [_drop_empty(each) for each in value] if isinstance(value, list) else value
+        fields = {name: _drop_empty(item) for name, item in value.items()}
+        return {name: item for name, item in fields.items() if item not in ({}, [])}
+    return [_drop_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def _digest(status: Mapping[str, Any]) -> str:
@@ -286,5 +288,5 @@ def to_printable(value: Any) -> Any:
     if isinstance(value, str):
         return make_one_line(value)
     if isinstance(value, dict):
-        return {name: to_printable(each) for name, each in value.items()}
-    return [to_printable(each) for each in value] if isinstance(value, list) else value
+        return {name: to_printable(item) for name, item in value.items()}
+    return [to_printable(item) for item in value] if isinstance(value, list) else value

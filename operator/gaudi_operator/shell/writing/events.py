@@ -38,7 +38,7 @@ class _Series:
 
     path: str
     count: int
-    seen: float
+    last_observed: float
 
 
 @dataclass
@@ -46,8 +46,8 @@ class _Mailbox:
     """The events of one resource: events that wait, and events that are published."""
 
     bucket: TokenBucket
-    waiting: deque[tuple[Manifest, Event]] = field(default_factory=deque)
-    known: dict[Event, _Series] = field(default_factory=dict)
+    waiting_events: deque[tuple[Manifest, Event]] = field(default_factory=deque)
+    series_by_event: dict[Event, _Series] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
 
 
@@ -63,7 +63,7 @@ class Publisher:
         self._instance = instance[:128]
         self._mailboxes: dict[str, _Mailbox] = {}
         # Send one event at a time, so that events do not delay gates, which use the same API server.
-        self._turn = asyncio.Semaphore()
+        self._publish_lock = asyncio.Semaphore()
 
     async def __aenter__(self) -> Self:
         """Return the publisher; publish() starts its tasks."""
@@ -79,14 +79,14 @@ class Publisher:
         """Queue one event about a resource."""
         mailbox = self._get_mailbox(resource["metadata"]["uid"])
         # Drop the oldest event instead of waiting, because the latest events are the most useful ones.
-        if len(mailbox.waiting) == _MOST_WAITING:
-            _, dropped = mailbox.waiting.popleft()
+        if len(mailbox.waiting_events) == _MOST_WAITING:
+            _, oldest = mailbox.waiting_events.popleft()
             log.warning(
                 "Too many events of this resource are queued, so one event is dropped: %s",
-                dropped.reason,
+                oldest.reason,
                 extra=_log_fields(resource),
             )
-        mailbox.waiting.append((resource, event))
+        mailbox.waiting_events.append((resource, event))
         if mailbox.task is None:
             mailbox.task = asyncio.create_task(
                 self._publish_waiting(mailbox), name=f"events of {resource['metadata']['uid']}"
@@ -94,32 +94,32 @@ class Publisher:
 
     def count_waiting(self) -> int:
         """Return the number of events that wait to be published."""
-        return sum(len(mailbox.waiting) for mailbox in self._mailboxes.values())
+        return sum(len(mailbox.waiting_events) for mailbox in self._mailboxes.values())
 
     def _get_mailbox(self, uid: str) -> _Mailbox:
         mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
         self._mailboxes[uid] = mailbox
         # Drop an idle mailbox to limit memory. A leader may run for months while resources are created and deleted.
         if len(self._mailboxes) > _MOST_MAILBOXES:
-            idle = next((uid for uid, each in self._mailboxes.items() if each.task is None), None)
-            self._mailboxes.pop(idle or "", None)
+            idle_uid = next((uid for uid, mailbox in self._mailboxes.items() if mailbox.task is None), None)
+            self._mailboxes.pop(idle_uid or "", None)
         return mailbox
 
     async def _publish_waiting(self, mailbox: _Mailbox) -> None:
         """Publish the waiting events. The token bucket limits the rate."""
-        while mailbox.waiting:
+        while mailbox.waiting_events:
             await mailbox.bucket.wait()
-            async with self._turn:
-                resource, event = mailbox.waiting.popleft()
+            async with self._publish_lock:
+                resource, event = mailbox.waiting_events.popleft()
                 try:
-                    await self._publish(resource, event, mailbox.known)
+                    await self._publish(resource, event, mailbox.series_by_event)
                 except OperatorError as error:
                     log.warning("The event %s was not published: %s", event.reason, error, extra=_log_fields(resource))
         mailbox.task = None
 
-    async def _publish(self, resource: Manifest, event: Event, known: dict[Event, _Series]) -> None:
-        series = known.get(event)
-        if series and self._clock.monotonic() - series.seen < SERIES_SECONDS:
+    async def _publish(self, resource: Manifest, event: Event, series_by_event: dict[Event, _Series]) -> None:
+        series = series_by_event.get(event)
+        if series and self._clock.monotonic() - series.last_observed < SERIES_SECONDS:
             try:
                 await self._update_series(series)
                 return
@@ -128,13 +128,13 @@ class Publisher:
         namespace = resource["metadata"]["namespace"]
         body = self._event_body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)
-        known.pop(event, None)
-        known[event] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, self._clock.monotonic())
-        while len(known) > _MOST_SERIES:
-            known.pop(next(iter(known)))
+        series_by_event.pop(event, None)
+        series_by_event[event] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, self._clock.monotonic())
+        while len(series_by_event) > _MOST_SERIES:
+            series_by_event.pop(next(iter(series_by_event)))
 
     async def _update_series(self, series: _Series) -> None:
-        series.count, series.seen = series.count + 1, self._clock.monotonic()
+        series.count, series.last_observed = series.count + 1, self._clock.monotonic()
         body = {"series": {"count": series.count, "lastObservedTime": self._now()}}
         await self._cluster.request("PATCH", series.path, body, content_type=MERGE_PATCH)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gaudi_runtime.artifacts.lock import mark_in_use, try_lock
 from gaudi_runtime.artifacts.recipe_cache.cleaning import remove_old_entries
-from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, RecipeSource, hash_files
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, Heartbeat, RecipeSource, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.artifacts.recipe_cache.object_store import http_store
 from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
@@ -43,24 +43,24 @@ class LocalRecipes:
 
     def __init__(self, folder: Path, key: RecipeKey) -> None:
         self.folder, self._key = folder, key
-        self._staging = folder / STAGING
+        self._staging_folder = folder / STAGING
 
-    def build_manifest(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
-        """Return the recipes on this disk, except the paths in `but`. Reads every returned file. Raises OSError."""
+    def build_manifest(self, heartbeat: Heartbeat, exclude: Collection[str] = ()) -> Manifest:
+        """Return the recipes on this disk, except the paths in `exclude`. Reads every returned file. Raises OSError."""
         with self._open_journal() as journal:
-            files = hash_files(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
+            files = hash_files(self.folder, lambda path: path in exclude or _is_no_recipe(path), heartbeat)
             return Manifest(files, journal.recipes)
 
-    def add(self, entry: RecipeSource, manifest: Manifest, alive: Alive) -> None:
+    def add(self, entry: RecipeSource, manifest: Manifest, heartbeat: Heartbeat) -> None:
         """Copy all missing files to this disk, or none if a copy fails. Raises EntryUnusable or OSError."""
-        missing = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
+        missing_files = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
         # Each file appears by a rename. Otherwise an engine could load half a file after a killed copy.
         with self._empty_staging():
-            entry.copy(missing, self._staging, alive)
-            for path, _ in missing:
-                place = self.folder / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                (self._staging / path).replace(place)
+            entry.copy(missing_files, self._staging_folder, heartbeat)
+            for path, _ in missing_files:
+                target = self.folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (self._staging_folder / path).replace(target)
         with self._open_journal() as journal:
             for step, seconds in manifest.recipes.seconds.items():
                 if step not in journal.recipes.seconds:
@@ -69,12 +69,12 @@ class LocalRecipes:
     @contextmanager
     def _empty_staging(self) -> Iterator[None]:
         """Empty the staging folder before and after the block, because a killed process may have left files there."""
-        shutil.rmtree(self._staging, ignore_errors=True)
-        self._staging.mkdir(parents=True)
+        shutil.rmtree(self._staging_folder, ignore_errors=True)
+        self._staging_folder.mkdir(parents=True)
         try:
             yield
         finally:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            shutil.rmtree(self._staging_folder, ignore_errors=True)
 
     def _open_journal(self) -> closing[Journal]:
         return closing(Journal(str(self.folder), self._key))
@@ -89,7 +89,7 @@ def _is_no_recipe(path: str) -> bool:
 class _Places:
     """The places of the recipes of one key: the shared volume with its entry, and the disk of this pod."""
 
-    shared: SharedRecipes
+    settings: SharedRecipes
     entry: Entry
     disk: LocalRecipes
     revisions: Revisions
@@ -107,52 +107,52 @@ class RecipeCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Store the arguments without reading any file. `clock` returns monotonic seconds."""
-        shared, local = config.shared_recipes, config.recipe_cache_dir
-        self._desired = bool(shared and local and config.warmup.enabled)
+        settings, local_folder = config.shared_recipes, config.recipe_cache_dir
+        self._enabled = bool(settings and local_folder and config.warmup.enabled)
         self._places: _Places | None = None
-        if self._desired and shared and local and key:
-            entry, disk = Entry(Path(shared.path), key), LocalRecipes(Path(local), key)
-            self._places = _Places(shared, entry, disk, Revisions(shared.kept_revisions, os.environ))
+        if self._enabled and settings and local_folder and key:
+            entry, disk = Entry(Path(settings.path), key), LocalRecipes(Path(local_folder), key)
+            self._places = _Places(settings, entry, disk, Revisions(settings.kept_revisions, os.environ))
         self._board, self._stop = board, stop
-        self._damaged = False
+        self._entry_damaged = False
         self._outcome, self._reason = RecipeOutcome.MISS, ""
-        self._clock, self._seconds = clock, 0.0
+        self._clock, self._restore_seconds = clock, 0.0
 
     def restore(self) -> None:
         """Copy the existing recipes of the key to the disk of this pod. Raises Stopped."""
         if self._places:
             self._restore(self._places)
-        elif self._desired:
+        elif self._enabled:
             self._report_outcome(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
         """Add the recipes that this pod compiled to the shared recipes. Raises Stopped."""
         if not self._places:
             return
-        shared = self._places.shared
+        settings = self._places.settings
         try:
             reason = self._publish(self._places)
         except (OSError, EntryUnusable) as error:
-            reason = f"Recipes cannot be written into {shared.path}: {error}."
+            reason = f"Recipes cannot be written into {settings.path}: {error}."
         if reason:
-            kept = self._outcome is RecipeOutcome.HIT
-            self._report_outcome(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
+            is_hit = self._outcome is RecipeOutcome.HIT
+            self._report_outcome(RecipeOutcome.HIT if is_hit else RecipeOutcome.MISS, reason)
 
     def _restore(self, places: _Places) -> None:
-        shared, entry = places.shared, places.entry
+        settings, entry = places.settings, places.entry
         # The mark protects the entry from removal until this process ends, even if the entry does not exist yet.
-        mark_in_use(Path(shared.path) / mark_name(entry.key.digest, places.revisions.pod_revision()))
-        begun, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
-        for name, source in _sources(shared, entry, self._touch_unless_stopped):
+        mark_in_use(Path(settings.path) / mark_name(entry.key.digest, places.revisions.pod_revision()))
+        started, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
+        for name, create_source in _sources(settings, entry, self._touch_unless_stopped):
             try:
-                if _copy_recipes(source(), places.disk, self._touch_unless_stopped):
+                if _copy_recipes(create_source(), places.disk, self._touch_unless_stopped):
                     outcome = RecipeOutcome.HIT
                     break
                 reasons.append(f"{name} has no recipes for this software, card, model, dtype and parallelism yet.")
             except (OSError, EntryUnusable) as error:
-                self._damaged |= name == shared.path
+                self._entry_damaged |= name == settings.path
                 reasons.append(f"The recipes in {name} are ignored: {error}.")
-        self._seconds = self._clock() - begun
+        self._restore_seconds = self._clock() - started
         self._report_outcome(outcome, " ".join(reasons))
 
     def _publish(self, places: _Places) -> str | None:
@@ -160,40 +160,42 @@ class RecipeCache:
 
         Return None if no recipe is missing or another process adds recipes.
         """
-        known = self._read_stored_manifest(places.entry)
-        fresh = places.disk.build_manifest(self._touch_unless_stopped, but=known.files if known else ())
-        if not (fresh.files or known):
+        stored = self._read_stored_manifest(places.entry)
+        new_manifest = places.disk.build_manifest(self._touch_unless_stopped, exclude=stored.files if stored else ())
+        if not (new_manifest.files or stored):
             return f"Warm-up wrote no compiled code into {places.disk.folder}."
-        with _try_write_lock(Path(places.shared.path)) as ours:
-            if ours:
-                return self._write_entry(places, fresh)
-        log.info("Another process writes into %s, so this process does not add its recipes", places.shared.path)
+        with _try_write_lock(Path(places.settings.path)) as locked:
+            if locked:
+                return self._write_entry(places, new_manifest)
+        log.info("Another process writes into %s, so this process does not add its recipes", places.settings.path)
         return None
 
-    def _write_entry(self, places: _Places, fresh: Manifest) -> str | None:
-        shared, entry = places.shared, places.entry
+    def _write_entry(self, places: _Places, new_manifest: Manifest) -> str | None:
+        settings, entry = places.settings, places.entry
         stored = self._read_stored_manifest(entry)
-        desired = fresh.merge_with(stored) if stored else fresh
-        limit, room = format_bytes(shared.limit_bytes), shared.limit_bytes - desired.size
-        if room < 0:
-            return f"The recipes take {format_bytes(desired.size)}, but the limit of {shared.path} is {limit}. {ADVICE}"
-        kept = places.revisions.read_kept()
-        left = remove_old_entries(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
-        if left > room:
-            others = f"other recipes that pods use take {format_bytes(left)}"
-            return f"The recipes take {format_bytes(desired.size)} and {others}, but the limit is {limit}. {ADVICE}"
-        if stored is None or not desired.matches(stored):
-            entry.write(desired, places.disk.folder, self._touch_unless_stopped, again=self._damaged)
-            entry.remove_unlisted(desired)
-            files = plural(len(desired.files), "file")
-            log.info("Added recipes to %s: %s, %s", entry.folder, files, format_bytes(desired.size))
+        union = new_manifest.merge_with(stored) if stored else new_manifest
+        limit, available_bytes = format_bytes(settings.limit_bytes), settings.limit_bytes - union.size
+        if available_bytes < 0:
+            return f"The recipes take {format_bytes(union.size)}, but the limit of {settings.path} is {limit}. {ADVICE}"
+        revisions = places.revisions.read_kept()
+        other_bytes = remove_old_entries(
+            Path(settings.path), entry.folder.name, available_bytes, settings.max_age_seconds, revisions
+        )
+        if other_bytes > available_bytes:
+            usage = f"other recipes that pods use take {format_bytes(other_bytes)}"
+            return f"The recipes take {format_bytes(union.size)} and {usage}, but the limit is {limit}. {ADVICE}"
+        if stored is None or not union.matches(stored):
+            entry.write(union, places.disk.folder, self._touch_unless_stopped, overwrite=self._entry_damaged)
+            entry.remove_unlisted(union)
+            files_text = plural(len(union.files), "file")
+            log.info("Added recipes to %s: %s, %s", entry.folder, files_text, format_bytes(union.size))
         if self._outcome is RecipeOutcome.SEEDING:
             self._report_outcome(RecipeOutcome.SEEDED, self._reason)
         return None
 
     def _read_stored_manifest(self, entry: Entry) -> Manifest | None:
         try:
-            return None if self._damaged else entry.read_manifest()
+            return None if self._entry_damaged else entry.read_manifest()
         except EntryUnusable:
             return None
 
@@ -204,7 +206,7 @@ class RecipeCache:
     def _report_outcome(self, outcome: RecipeOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason
         log.info("Shared recipes: %s. %s", outcome, reason)
-        report = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._seconds)
+        report = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._restore_seconds)
         self._board.update(shared_recipes=report)
 
 
@@ -215,32 +217,34 @@ def _try_write_lock(root: Path) -> Iterator[bool]:
         yield try_lock(lock)
 
 
-def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], RecipeSource]]]:
+def _sources(
+    settings: SharedRecipes, entry: Entry, heartbeat: Heartbeat
+) -> Iterator[tuple[str, Callable[[], RecipeSource]]]:
     """Yield the sources of recipes: first the volume with its `entry`, then the image, then the store."""
     # Sources are created one by one. Otherwise wrong credentials for the store would prevent the use of the volume.
-    yield shared.path, lambda: entry
-    if seed := shared.seed:
+    yield settings.path, lambda: entry
+    if seed := settings.seed:
         yield seed, lambda: Entry(Path(seed), entry.key)
-    if store := shared.store:
-        limit, seconds = shared.limit_bytes, store.timeout_seconds
+    if store := settings.store:
+        limit_bytes, timeout = settings.limit_bytes, store.timeout_seconds
         yield (
             store.url,
             lambda: RemoteEntry(
-                http_store(store, os.environ), entry.key, limit, seconds, alive, public_key=store.public_key
+                http_store(store, os.environ), entry.key, limit_bytes, timeout, heartbeat, public_key=store.public_key
             ),
         )
 
 
-def _copy_recipes(source: RecipeSource, disk: LocalRecipes, alive: Alive) -> bool:
+def _copy_recipes(source: RecipeSource, disk: LocalRecipes, heartbeat: Heartbeat) -> bool:
     """Copy the files of the entry to the disk. Return False if there is no entry."""
-    for look in range(1, LOOKS + 1):
+    for attempt in range(1, LOOKS + 1):
         manifest = source.read_manifest()
         if manifest is None:
             return False
         try:
-            disk.add(source, manifest, alive)
+            disk.add(source, manifest, heartbeat)
             break
         except EntryUnusable:
-            if look == LOOKS:
+            if attempt == LOOKS:
                 raise
     return True

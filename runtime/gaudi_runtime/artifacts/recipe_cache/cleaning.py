@@ -35,35 +35,38 @@ class EntryUsage:
         return not self.in_use and self.unused_seconds > limit
 
 
-def select_entries_to_remove(entries: Iterable[EntryUsage], room: int, max_age_seconds: float) -> list[str]:
-    """Return the names of entries to remove, so that at most `room` bytes are left.
+def select_entries_to_remove(entries: Iterable[EntryUsage], max_bytes: int, max_age_seconds: float) -> list[str]:
+    """Return the names of entries to remove, so that at most `max_bytes` are left.
 
     Entries in use are never removed.
     """
-    entries = sorted(entries, key=lambda each: -each.unused_seconds)
-    gone = [each for each in entries if each.is_expired(max_age_seconds)]
-    taken = sum(each.size for each in entries) - sum(each.size for each in gone)
-    for each in entries:
-        if taken > room and not each.in_use and each not in gone:
-            gone.append(each)
-            taken -= each.size
-    return [each.name for each in gone]
+    entries = sorted(entries, key=lambda entry: -entry.unused_seconds)
+    removed_entries = [entry for entry in entries if entry.is_expired(max_age_seconds)]
+    used_bytes = sum(entry.size for entry in entries) - sum(entry.size for entry in removed_entries)
+    for entry in entries:
+        if used_bytes > max_bytes and not entry.in_use and entry not in removed_entries:
+            removed_entries.append(entry)
+            used_bytes -= entry.size
+    return [entry.name for entry in removed_entries]
 
 
-def remove_old_entries(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
-    """Remove entries that are too old or do not fit, except `but`. Return the bytes of the other remaining entries.
+def remove_old_entries(
+    root: Path, keep: str, max_bytes: int, max_age_seconds: float, revisions: KeptRevisions | None
+) -> int:
+    """Remove entries that are too old or do not fit, except `keep`. Return the bytes of the other remaining entries.
 
-    `kept` contains the revisions that can still run, or is None if they are unknown. The caller must have the lock.
+    `revisions` contains the revisions that can still run, or is None if they are unknown. The caller must have the
+    lock.
     """
-    for half in root.glob(_HALF_REMOVED):
-        remove_entry(half)
+    for folder in root.glob(_HALF_REMOVED):
+        remove_entry(folder)
     marks = _find_marks(root)
-    others = list(_find_entries(root, but, marks, kept))
-    gone = select_entries_to_remove(others, room, max_age_seconds)
-    for name in gone:
+    entries = list(_find_entries(root, keep, marks, revisions))
+    removed_names = select_entries_to_remove(entries, max_bytes, max_age_seconds)
+    for name in removed_names:
         remove_entry(root / name)
-    _remove_stale_marks(root, marks, kept)
-    return sum(each.size for each in others if each.name not in gone)
+    _remove_stale_marks(root, marks, revisions)
+    return sum(entry.size for entry in entries if entry.name not in removed_names)
 
 
 @dataclass(frozen=True)
@@ -86,37 +89,37 @@ class _Mark:
 
 def _find_marks(root: Path) -> dict[str, list[_Mark]]:
     """Return the marks by entry, including marks of entries that do not exist."""
-    found = defaultdict(list)
+    marks = defaultdict(list)
     for file in root.glob("*.use"):
-        if mark := parse_mark_name(file.name):
-            digest, user = mark
-            found[digest].append(_Mark(file, user))
-    return found
+        if parsed := parse_mark_name(file.name):
+            digest, user = parsed
+            marks[digest].append(_Mark(file, user))
+    return marks
 
 
 def _find_entries(
-    root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevisions | None
+    root: Path, keep: str, marks: dict[str, list[_Mark]], revisions: KeptRevisions | None
 ) -> Iterator[EntryUsage]:
     for folder in root.iterdir():
-        if folder.name != but and folder.is_dir() and _DIGEST.fullmatch(folder.name):
-            own = marks.get(folder.name, [])
-            unused = [each.unused_seconds for each in own] or [time.time() - folder.stat().st_mtime]
+        if folder.name != keep and folder.is_dir() and _DIGEST.fullmatch(folder.name):
+            entry_marks = marks.get(folder.name, [])
+            unused_seconds = [mark.unused_seconds for mark in entry_marks] or [time.time() - folder.stat().st_mtime]
             yield EntryUsage(
                 name=folder.name,
                 size=bytes_below(folder),
-                unused_seconds=min(unused),
-                in_use=any(each.in_use for each in own),
-                needed=is_needed([each.user for each in own], kept),
+                unused_seconds=min(unused_seconds),
+                in_use=any(mark.in_use for mark in entry_marks),
+                needed=is_needed([mark.user for mark in entry_marks], revisions),
             )
 
 
-def _remove_stale_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
+def _remove_stale_marks(root: Path, marks: dict[str, list[_Mark]], revisions: KeptRevisions | None) -> None:
     """Remove marks whose entry or revision no longer exists."""
     # Each revision leaves one mark for each entry. Without this cleanup, the marks of thousands of revisions would
     # accumulate.
-    for digest, own in marks.items():
-        there = (root / digest).exists()
-        for mark in own:
+    for digest, entry_marks in marks.items():
+        entry_exists = (root / digest).exists()
+        for mark in entry_marks:
             settled = mark.unused_seconds > SETTLING_SECONDS
-            if settled and not (there and is_needed([mark.user], kept)) and not mark.in_use:
+            if settled and not (entry_exists and is_needed([mark.user], revisions)) and not mark.in_use:
                 mark.file.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.units import format_bytes
 
 CHUNK_BYTES = 4 * 1024 * 1024
-Alive = Callable[[], None]
+Heartbeat = Callable[[], None]
 """Called for each piece that is read; may raise to end the work."""
 
 
@@ -36,8 +36,8 @@ class RecipeSource(Protocol):
     def read_manifest(self) -> Manifest | None:
         """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
 
-    def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files into `target` and verify their checksums. Raises EntryUnusable or OSError."""
+    def copy(self, files: Iterable[tuple[str, StoredFile]], folder: Path, heartbeat: Heartbeat) -> None:
+        """Copy files into `folder` and verify their checksums. Raises EntryUnusable or OSError."""
 
 
 class Entry:
@@ -45,12 +45,12 @@ class Entry:
 
     def __init__(self, root: Path, key: RecipeKey) -> None:
         self.folder, self.key = root / key.digest, key
-        self._manifest, self._objects = self.folder / "manifest", self.folder / "objects"
+        self._manifest_file, self._objects_folder = self.folder / "manifest", self.folder / "objects"
 
     def read_manifest(self) -> Manifest | None:
         """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
         try:
-            with self._manifest.open("rb") as file:
+            with self._manifest_file.open("rb") as file:
                 content = file.read(MAX_MANIFEST_BYTES + 1)
         except FileNotFoundError:
             return None
@@ -58,91 +58,91 @@ class Entry:
             raise EntryUnusable(f"the manifest is larger than {format_bytes(MAX_MANIFEST_BYTES)}")
         return parse_manifest(content.decode(errors="replace"), self.key)
 
-    def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
-        """Copy files into `target` and verify their checksums. Raises EntryUnusable or OSError."""
-        for path, stated in files:
-            place = target / path
-            place.parent.mkdir(parents=True, exist_ok=True)
+    def copy(self, files: Iterable[tuple[str, StoredFile]], folder: Path, heartbeat: Heartbeat) -> None:
+        """Copy files into `folder` and verify their checksums. Raises EntryUnusable or OSError."""
+        for path, expected in files:
+            destination = folder / path
+            destination.parent.mkdir(parents=True, exist_ok=True)
             try:
-                found = _copy_file(self._objects / stated.sha256, place, alive)
+                copied = _copy_file(self._objects_folder / expected.sha256, destination, heartbeat)
             except FileNotFoundError as error:
                 raise EntryUnusable(f"the file {path} is missing") from error
-            if found != stated:
+            if copied != expected:
                 raise EntryUnusable(f"the file {path} does not match its checksum in the manifest")
 
-    def write(self, manifest: Manifest, source: Path, alive: Alive, *, again: bool) -> None:
+    def write(self, manifest: Manifest, source: Path, heartbeat: Heartbeat, *, overwrite: bool) -> None:
         """Publish `manifest` and copy missing files from `source`. The caller must have the lock.
 
-        If `again` is True, existing files are also written, because some of them are damaged. Raises OSError, or
+        If `overwrite` is True, existing files are also written, because some of them are damaged. Raises OSError, or
         EntryUnusable if a file has changed since the manifest was made.
         """
-        self._objects.mkdir(parents=True, exist_ok=True)
+        self._objects_folder.mkdir(parents=True, exist_ok=True)
         self._drop_unfinished()
-        for path, stated in manifest.files.items():
-            if (source / path).is_file() and (again or not self._has_file(stated)):
-                self._store_file(source / path, stated, alive)
-        with _replace_atomically(self._manifest) as fresh:
-            fresh.write_text(format_manifest(manifest, self.key))
+        for path, expected in manifest.files.items():
+            if (source / path).is_file() and (overwrite or not self._has_file(expected)):
+                self._store_file(source / path, expected, heartbeat)
+        with _replace_atomically(self._manifest_file) as temporary_file:
+            temporary_file.write_text(format_manifest(manifest, self.key))
 
     def remove_unlisted(self, manifest: Manifest) -> None:
         """Remove stored contents that `manifest` does not list."""
-        named = {file.sha256 for file in manifest.files.values()}
-        for each in self._objects.iterdir():
-            if each.name not in named:
-                each.unlink(missing_ok=True)
+        checksums = {file.sha256 for file in manifest.files.values()}
+        for path in self._objects_folder.iterdir():
+            if path.name not in checksums:
+                path.unlink(missing_ok=True)
 
     def _drop_unfinished(self) -> None:
         """Remove the files that a killed writer left, because these files use disk space."""
-        for each in [*self._objects.glob("*.*"), *self.folder.glob("manifest.*")]:
-            each.unlink(missing_ok=True)
+        for path in [*self._objects_folder.glob("*.*"), *self.folder.glob("manifest.*")]:
+            path.unlink(missing_ok=True)
 
-    def _has_file(self, stated: StoredFile) -> bool:
+    def _has_file(self, file: StoredFile) -> bool:
         try:
-            return (self._objects / stated.sha256).stat().st_size == stated.size
+            return (self._objects_folder / file.sha256).stat().st_size == file.size
         except FileNotFoundError:
             return False
 
-    def _store_file(self, file: Path, stated: StoredFile, alive: Alive) -> None:
-        with _replace_atomically(self._objects / stated.sha256) as fresh:
-            if _copy_file(file, fresh, alive) != stated:
+    def _store_file(self, file: Path, expected: StoredFile, heartbeat: Heartbeat) -> None:
+        with _replace_atomically(self._objects_folder / expected.sha256) as temporary_file:
+            if _copy_file(file, temporary_file, heartbeat) != expected:
                 raise EntryUnusable(f"the file {file} changed during the copy")
 
 
 @contextmanager
-def _replace_atomically(place: Path) -> Iterator[Path]:
-    """Yield a temporary file that becomes `place` if the block succeeds. The file is removed if the disk is full."""
-    fresh = place.with_name(f"{place.name}.{uuid4().hex}")
+def _replace_atomically(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that becomes `path` if the block succeeds. The file is removed if the disk is full."""
+    temporary_file = path.with_name(f"{path.name}.{uuid4().hex}")
     try:
-        yield fresh
-        fresh.replace(place)
+        yield temporary_file
+        temporary_file.replace(path)
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary_file.unlink(missing_ok=True)
 
 
-def hash_files(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
+def hash_files(folder: Path, skip: Callable[[str], bool], heartbeat: Heartbeat) -> dict[str, StoredFile]:
     """Return all files below `folder` with their checksums, except the paths that `skip` selects."""
-    found = {}
+    files = {}
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
         if file.is_file() and not file.is_symlink() and not skip(path):
             with file.open("rb") as content:
-                found[path] = hash_pieces(_read_pieces(content, alive))
-    return found
+                files[path] = hash_pieces(_read_pieces(content, heartbeat))
+    return files
 
 
 def remove_entry(folder: Path) -> None:
     """Remove one entry of recipes from the disk: first hide it by a rename, then delete its files."""
     # One rename hides the whole entry. Otherwise a reader could see an entry with half of its files.
-    gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
-    folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    hidden_folder = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
+    folder.rename(hidden_folder)
+    shutil.rmtree(hidden_folder, ignore_errors=True)
 
 
-def _copy_file(source: Path, target: Path, alive: Alive) -> StoredFile:
+def _copy_file(source: Path, target: Path, heartbeat: Heartbeat) -> StoredFile:
     """Copy a file with its executable bit, and return its checksum and size."""
     with source.open("rb") as content, target.open("wb") as copy:
         os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
-        return hash_pieces(write_and_yield(_read_pieces(content, alive), copy))
+        return hash_pieces(write_and_yield(_read_pieces(content, heartbeat), copy))
 
 
 def write_and_yield(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
@@ -152,17 +152,17 @@ def write_and_yield(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def _read_pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
-    alive()
+def _read_pieces(content: BinaryIO, heartbeat: Heartbeat) -> Iterator[bytes]:
+    heartbeat()
     while piece := content.read(CHUNK_BYTES):
         yield piece
-        alive()
+        heartbeat()
 
 
 def hash_pieces(pieces: Iterator[bytes]) -> StoredFile:
     """Return the checksum and size of one file of an entry, computed from its pieces."""
-    digest, count = hashlib.sha256(), 0
+    digest, size = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)
-        count += len(piece)
-    return StoredFile(sha256=digest.hexdigest(), size=count)
+        size += len(piece)
+    return StoredFile(sha256=digest.hexdigest(), size=size)

@@ -81,15 +81,15 @@ def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     if checksum != _checksum(body):
         raise EntryUnusable("the manifest does not match its checksum")
     try:
-        found = _Body.model_validate_json(body)
+        content = _Body.model_validate_json(body)
     except ValidationError as error:
         raise EntryUnusable(f"the manifest has an unknown format ({error.errors()[0]['msg']})") from error
-    if found.key != asdict(key):
+    if content.key != asdict(key):
         raise EntryUnusable("the manifest is for other software or for another card, model, dtype or parallelism")
-    if outside := [path for path in found.files if not _is_inside(path)]:
-        raise EntryUnusable(f"the manifest lists a file outside the folder of the recipes: {outside[0][:80]!r}")
+    if outside_paths := [path for path in content.files if not _is_inside(path)]:
+        raise EntryUnusable(f"the manifest lists a file outside the folder of the recipes: {outside_paths[0][:80]!r}")
     try:
-        return Manifest(found.files, parse_journal(found.journal, key))
+        return Manifest(content.files, parse_journal(content.journal, key))
     except JournalUnusable as error:
         raise EntryUnusable(f"the journal in the manifest is unusable: {error}") from error
 

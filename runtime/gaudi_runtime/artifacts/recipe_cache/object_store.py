@@ -71,8 +71,8 @@ class HttpStore:
             error.close()
             raise _error_for_status(error.code) from error
         except (OSError, HTTPException, ValueError, OverflowError) as error:  # the last two for an invalid address
-            why = str(getattr(error, "reason", error)) or type(error).__name__
-            raise StoreUnavailable(f"the store does not answer ({why})") from error
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+            raise StoreUnavailable(f"the store does not answer ({reason})") from error
 
     def _headers(self, address: str) -> dict[str, str]:
         if self.keys and self.region:
@@ -85,15 +85,15 @@ def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
 
     Raises EntryUnusable if a credential is missing or invalid, or if the address has no TLS and this is not allowed.
     """
-    given = {name: value.strip() for name, value in environment.items() if value.strip()}
-    token, session = given.get(STORE_TOKEN_VARIABLE), given.get(STORE_SESSION_VARIABLE)
-    key_id, secret = given.get(STORE_KEY_ID_VARIABLE), given.get(STORE_SECRET_VARIABLE)
+    variables = {name: value.strip() for name, value in environment.items() if value.strip()}
+    token, session_token = variables.get(STORE_TOKEN_VARIABLE), variables.get(STORE_SESSION_VARIABLE)
+    key_id, secret = variables.get(STORE_KEY_ID_VARIABLE), variables.get(STORE_SECRET_VARIABLE)
     if not store.url.startswith("https://") and not store.insecure:
         raise EntryUnusable(
             "the URL of the store does not start with https://, but recipes are code that pods run. Use https://, or "
             "set insecure: true"
         )
-    if any(each and not (each.isascii() and each.isprintable()) for each in (token, session, key_id)):
+    if any(text and not (text.isascii() and text.isprintable()) for text in (token, session_token, key_id)):
         raise EntryUnusable(
             "the credentials of the store contain characters other than printable ASCII. Correct their Secret"
         )
@@ -101,7 +101,7 @@ def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
         return HttpStore(store.url, token)
     if not (key_id and secret):
         raise EntryUnusable("the Secret of the store has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY")
-    return HttpStore(store.url, keys=AwsKeys(key_id, secret, session), region=store.s3_region)
+    return HttpStore(store.url, keys=AwsKeys(key_id, secret, session_token), region=store.s3_region)
 
 
 def _error_for_status(status: int) -> Exception:

@@ -33,10 +33,10 @@ def mark_name(digest: str, user: RevisionId | None) -> str:
 
 def parse_mark_name(name: str) -> tuple[str, RevisionId | None] | None:
     """Return the entry and the user of a mark file. Return None if the name is not that of a mark file."""
-    found = _MARK.fullmatch(name)
-    if found is None:
+    match = _MARK.fullmatch(name)
+    if match is None:
         return None
-    digest, resource, revision = found.groups()
+    digest, resource, revision = match.groups()
     return digest, RevisionId(resource, revision) if resource else None
 
 
@@ -53,7 +53,7 @@ class Revisions:
 
     def __init__(self, file: str | None, environment: Mapping[str, str]) -> None:
         """Remember the `file` with KeptRevisions; None if the kept revisions are unknown."""
-        self._file, self._own = file, environment.get(REVISION_VARIABLE, "")
+        self._file, self._revision = file, environment.get(REVISION_VARIABLE, "")
 
     def read_kept(self) -> KeptRevisions | None:
         """Return the kept revisions. Return None if the file cannot be read; no revision is removed then."""
@@ -68,4 +68,4 @@ class Revisions:
     def pod_revision(self) -> RevisionId | None:
         """Return the revision of this pod; None if its resource or its name is unknown."""
         kept = self.read_kept()
-        return RevisionId(kept.resource, self._own) if kept and _NAME.fullmatch(self._own) else None
+        return RevisionId(kept.resource, self._revision) if kept and _NAME.fullmatch(self._revision) else None

@@ -21,30 +21,30 @@ class AwsKeys:
 
     key_id: str
     secret: str = field(repr=False)
-    session: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
 
 
 def signed_headers(
-    url: str, region: str, keys: AwsKeys, moment: datetime, others: Mapping[str, str] | None = None
+    url: str, region: str, keys: AwsKeys, moment: datetime, extra_headers: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return all headers of a GET of `url` at a UTC `moment`, including `others`."""
-    split, stamp = urlsplit(url), moment.strftime("%Y%m%dT%H%M%SZ")
+    """Return all headers of a GET of `url` at a UTC `moment`, including `extra_headers`."""
+    url_parts, timestamp = urlsplit(url), moment.strftime("%Y%m%dT%H%M%SZ")
     headers = {
-        **(others or {}),
-        "host": split.netloc,
+        **(extra_headers or {}),
+        "host": url_parts.netloc,
         "x-amz-content-sha256": NO_BODY,
-        "x-amz-date": stamp,
-        **({"x-amz-security-token": keys.session} if keys.session else {}),
+        "x-amz-date": timestamp,
+        **({"x-amz-security-token": keys.session_token} if keys.session_token else {}),
     }
-    names = ";".join(sorted(headers))
-    lines = "".join(f"{name}:{headers[name].strip()}\n" for name in sorted(headers))
+    header_names = ";".join(sorted(headers))
+    header_lines = "".join(f"{name}:{headers[name].strip()}\n" for name in sorted(headers))
     # The path is quoted exactly once, as the server quotes it. Otherwise the signatures differ.
-    request = f"GET\n{quote(unquote(split.path))}\n\n{lines}\n{names}\n{NO_BODY}"
-    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
-    to_sign = f"{ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
-    signature = _hmac(_signing_key(keys.secret, scope), to_sign).hex()
+    request = f"GET\n{quote(unquote(url_parts.path))}\n\n{header_lines}\n{header_names}\n{NO_BODY}"
+    scope = f"{timestamp[:8]}/{region}/s3/aws4_request"
+    text_to_sign = f"{ALGORITHM}\n{timestamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    signature = _hmac(_signing_key(keys.secret, scope), text_to_sign).hex()
     credential = f"Credential={keys.key_id}/{scope}"
-    return {**headers, "authorization": f"{ALGORITHM} {credential},SignedHeaders={names},Signature={signature}"}
+    return {**headers, "authorization": f"{ALGORITHM} {credential},SignedHeaders={header_names},Signature={signature}"}
 
 
 def _signing_key(secret: str, scope: str) -> bytes:

@@ -22,53 +22,53 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 CHUNK_BYTES = 4 * 1024 * 1024
 
 
-def matches_checksum(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
+def matches_checksum(file: Path, expected: RemoteFile, heartbeat: Callable[[], None]) -> bool:
     """Return True if a downloaded file has the checksum that its source states. Reads the whole `file`.
 
-    `progress` is called every few MB and may raise to end the reading.
+    `heartbeat` is called every few MB and may raise to end the reading.
     """
     # If the source states no SHA-256, it states git's object ID, which is a SHA-1 of a header and the content.
-    blob = f"blob {stated.size}\0".encode()
-    digest = hashlib.sha256() if stated.sha256 else hashlib.sha1(blob, usedforsecurity=False)
+    blob_header = f"blob {expected.size}\0".encode()
+    digest = hashlib.sha256() if expected.sha256 else hashlib.sha1(blob_header, usedforsecurity=False)
     with file.open("rb") as content:
         while chunk := content.read(CHUNK_BYTES):
             digest.update(chunk)
-            progress()
-    return digest.hexdigest() == (stated.sha256 or stated.blob_id)
+            heartbeat()
+    return digest.hexdigest() == (expected.sha256 or expected.blob_id)
 
 
 class Progress:
-    """The progress of downloads. `publish` receives the figures; `alive` is called for each piece and may raise."""
+    """The progress of downloads. `publish` receives the figures; `heartbeat` is called for each piece and may raise."""
 
-    def __init__(self, publish: Callable[[FetchProgress], None], alive: Callable[[], None]) -> None:
-        self._publish, self.alive = publish, alive
+    def __init__(self, publish: Callable[[FetchProgress], None], heartbeat: Callable[[], None]) -> None:
+        self._publish, self.heartbeat = publish, heartbeat
         self._lock = threading.Lock()
-        self._total = 0
+        self._total_bytes = 0
         self._waiting = False
-        self.done = 0
+        self.done_bytes = 0
 
-    def begin(self, total: int, done: int) -> None:
-        """Start with `done` of `total` bytes."""
+    def begin(self, total_bytes: int, done_bytes: int) -> None:
+        """Start with `done_bytes` of `total_bytes`."""
         with self._lock:
-            self._total, self.done = total, done
-        self._publish(FetchProgress(done_bytes=done, total_bytes=total))
+            self._total_bytes, self.done_bytes = total_bytes, done_bytes
+        self._publish(FetchProgress(done_bytes=done_bytes, total_bytes=total_bytes))
 
-    def add(self, count: int) -> None:
+    def add(self, added_bytes: int) -> None:
         """Add received bytes. A negative number means that bytes were discarded."""
-        self.alive()
+        self.heartbeat()
         with self._lock:
-            before, self.done = self.done, self.done + count
-            done, total = self.done, self._total
-        if total and before * STEPS // total != done * STEPS // total:
-            self._publish(FetchProgress(done_bytes=done, total_bytes=total))
+            previous_bytes, self.done_bytes = self.done_bytes, self.done_bytes + added_bytes
+            done_bytes, total_bytes = self.done_bytes, self._total_bytes
+        if total_bytes and previous_bytes * STEPS // total_bytes != done_bytes * STEPS // total_bytes:
+            self._publish(FetchProgress(done_bytes=done_bytes, total_bytes=total_bytes))
 
-    def report_waiting(self, here: int) -> None:
-        """Report that another process fetches the same files, of which `here` bytes are on disk."""
+    def report_waiting(self, received_bytes: int) -> None:
+        """Report that another process fetches the same files, of which `received_bytes` bytes are on disk."""
         # Only a changed number is published, because each report restarts the stall clock. If the other process stalls,
         # this process must count as stalled, too.
-        if here != self.done or not self._waiting:
-            self.done, self._waiting = here, True
-            self._publish(FetchProgress(done_bytes=here, waiting=True))
+        if received_bytes != self.done_bytes or not self._waiting:
+            self.done_bytes, self._waiting = received_bytes, True
+            self._publish(FetchProgress(done_bytes=received_bytes, waiting=True))
 
 
 class Source(Protocol):
@@ -95,53 +95,53 @@ class Source(Protocol):
         """
 
 
-def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
-    """Download `file` of a source to `target`. Received bytes stay in `part` even if the download fails.
+def download(source: Source, commit: str, file: RemoteFile, part_file: Path, target: Path, progress: Progress) -> None:
+    """Download `file` of a source to `target`. Received bytes stay in `part_file` even if the download fails.
 
     Raises HubUnreachable if a retry may help, ModelUnreadable after two wrong checksums, DiskFull, or an error for a
     request that the hub rejects.
     """
     if bytes_of(target) == file.size:
         return
-    for folder in (part.parent, target.parent):
+    for folder in (part_file.parent, target.parent):
         folder.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         with _translate_disk_full(file):
-            _download_rest(source, commit, file, part, progress)
-        if matches_checksum(part, file, progress.alive):
-            part.replace(target)
+            _download_rest(source, commit, file, part_file, progress)
+        if matches_checksum(part_file, file, progress.heartbeat):
+            part_file.replace(target)
             return
         progress.add(-file.size)
-        part.unlink()
+        part_file.unlink()
     raise ModelUnreadable(
         f"{file.path} of repository {source.repo} was downloaded {TRIES} times with a wrong checksum. "
         "Choose another revision, or contact the owner of the repository or mirror."
     )
 
 
-def _download_rest(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
-    """Append to `part` up to the expected size. If the server does not support ranges, start at the beginning."""
-    with part.open("ab") as content:
+def _download_rest(source: Source, commit: str, file: RemoteFile, part_file: Path, progress: Progress) -> None:
+    """Append to `part_file` up to the expected size. If the server does not support ranges, start at the beginning."""
+    with part_file.open("ab") as content:
         if content.tell() < file.size:
-            with source.open_file(commit, file.path, content.tell()) as (start, pieces):
-                progress.add(start - content.tell())
-                content.seek(start)
+            with source.open_file(commit, file.path, content.tell()) as (start_offset, pieces):
+                progress.add(start_offset - content.tell())
+                content.seek(start_offset)
                 content.truncate()
                 _write_pieces(pieces, content, file.size, progress)
         content.flush()
         os.fsync(content.fileno())
-        here = content.tell()
-        if here > file.size:
+        size = content.tell()
+        if size > file.size:
             content.truncate(0)
-    if here != file.size:
-        raise HubUnreachable(f"The download of {file.path} from {source.repo} ended after {here} of {file.size} bytes.")
+    if size != file.size:
+        raise HubUnreachable(f"The download of {file.path} from {source.repo} ended after {size} of {file.size} bytes.")
 
 
-def _write_pieces(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:
+def _write_pieces(pieces: Iterator[bytes], content: BinaryIO, expected_size: int, progress: Progress) -> None:
     for piece in pieces:
         content.write(piece)
         progress.add(len(piece))
-        if content.tell() > size:  # an endless answer must not fill the disk
+        if content.tell() > expected_size:  # an endless answer must not fill the disk
             return
 
 

@@ -54,20 +54,22 @@ def fetch_model(config: RuntimeConfig, board: ReportBoard, stop: threading.Event
 
     model = config.model
     path = fetch_and_check(model.hub, model.path)
-    adapters = tuple(each.model_copy(update={"path": fetch_and_check(each.hub, each.path)}) for each in model.adapters)
-    found = {
+    adapters = tuple(
+        adapter.model_copy(update={"path": fetch_and_check(adapter.hub, adapter.path)}) for adapter in model.adapters
+    )
+    updates = {
         "path": path,
         "adapters": adapters,
         "quantization": _move_config_file(model.quantization, model.path, path),
     }
-    return config.model_copy(update={"model": model.model_copy(update=found)})
+    return config.model_copy(update={"model": model.model_copy(update=updates)})
 
 
-def _move_config_file(desired: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
-    """Return the quantization with its file moved to the folder `found` if the file was in the folder `named`."""
-    if desired is None or desired.config_file is None or not Path(desired.config_file).is_relative_to(named):
+def _move_config_file(desired: QuantizationConfig | None, old: str, new: str) -> QuantizationConfig | None:
+    """Return the quantization with its file moved to the folder `new` if the file was in the folder `old`."""
+    if desired is None or desired.config_file is None or not Path(desired.config_file).is_relative_to(old):
         return desired
-    file = Path(found) / Path(desired.config_file).relative_to(named)
+    file = Path(new) / Path(desired.config_file).relative_to(old)
     return desired.model_copy(update={"config_file": str(file)})
 
 
@@ -148,7 +150,7 @@ class Fetch:
         free: Callable[[Path], int] = free_bytes,
     ) -> None:
         self._source, self._root, self._stop, self._warn = source, root, stop, warn
-        self._store, self._limit = SnapshotStore(root, source.repo, look_seconds), limit
+        self._store, self._limit_bytes = SnapshotStore(root, source.repo, look_seconds), limit
         self._touch, self._pauses, self._disk_free = touch, pauses, free
         self._failed = threading.Event()
         self._progress = Progress(publish, self._touch_unless_stopped)
@@ -172,41 +174,41 @@ class Fetch:
         folder = self._store.use_snapshot(commit)
         if not self._store.is_complete(commit):  # another process may have removed it before it was marked as in use
             return None
-        here = bytes_below(folder)
-        self._progress.begin(here, here)
+        size = bytes_below(folder)
+        self._progress.begin(size, size)
         return folder
 
     def _fetch_with_lock(self) -> Path:
-        with self._store.turn.acquire(
+        with self._store.write_lock.acquire(
             lambda: self._progress.report_waiting(self._store.unfinished_bytes()), self._stop
         ):
-            if here := self._use_pinned_snapshot():
-                return here
+            if snapshot := self._use_pinned_snapshot():
+                return snapshot
             listing = self._get_listing_or_snapshot()
             commit = listing.name if isinstance(listing, Path) else self._fetch_snapshot(listing)
             return self._store.use_snapshot(commit)
 
     def _get_listing_or_snapshot(self) -> Listing | Path:
         """Return the listing, or the last snapshot of the branch or tag if the hub is not reachable."""
-        known = self._store.last_snapshot(self._source.revision)
-        if known is None:
+        snapshot = self._store.last_snapshot(self._source.revision)
+        if snapshot is None:
             return self._call_with_retries(self._source.list_files)
         try:
             return self._source.list_files()
         except (HubUnreachable, ConfigError) as error:
             revision = self._source.revision
-            self._warn(f"{error} Commit {known.name}, which was fetched earlier, is used for revision {revision}.")
-            return known
+            self._warn(f"{error} Commit {snapshot.name}, which was fetched earlier, is used for revision {revision}.")
+            return snapshot
 
     def _fetch_snapshot(self, listing: Listing) -> str:
         """Fetch the files of the listing and return their commit."""
         commit, repo = listing.commit, self._source.repo
         if not self._store.is_complete(commit):
             files = select_files(repo, listing)
-            self._store.drop_unfinished(but=commit)
+            self._store.drop_unfinished(keep=commit)
             self._store.prepare_folders(commit)
             self._call_with_retries(lambda: self._fetch_missing(commit, files))
-            self._store.turn.check_exclusive()
+            self._store.write_lock.check_exclusive()
             self._store.publish_snapshot(commit, files)
             log.info(
                 "Fetched repository %s at commit %s, %s", repo, commit, format_bytes(sum(file.size for file in files))
@@ -214,45 +216,48 @@ class Fetch:
         self._store.record_commit(self._source.revision, commit)
         return commit
 
-    def _ensure_space(self, commit: str, needed: int) -> None:
+    def _ensure_space(self, commit: str, needed_bytes: int) -> None:
         """Remove older commits of this repository that no process reads. Other repositories are not changed."""
-        for dropped in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed):
+        for old_commit in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed_bytes):
             log.info(
-                "Repository %s: removed commit %s, which no process uses, to free space", self._source.repo, dropped
+                "Repository %s: removed commit %s, which no process uses, to free space", self._source.repo, old_commit
             )
-        if (free := self._free_bytes()) < needed:
-            advice = "Use a larger volume" if self._limit is None else "Raise spec.model.cache.emptyDir.sizeLimit"
+        if (available_bytes := self._free_bytes()) < needed_bytes:
+            advice = "Use a larger volume" if self._limit_bytes is None else "Raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(
-                f"Repository {self._source.repo} needs {format_bytes(needed)} more in {self._root}, but only "
-                f"{format_bytes(free)} are free. {advice}."
+                f"Repository {self._source.repo} needs {format_bytes(needed_bytes)} more in {self._root}, but only "
+                f"{format_bytes(available_bytes)} are free. {advice}."
             )
 
     def _free_bytes(self) -> int:
         free = self._disk_free(self._store.folder)
-        return free if self._limit is None else max(0, min(free, self._limit - bytes_below(self._root)))
+        return free if self._limit_bytes is None else max(0, min(free, self._limit_bytes - bytes_below(self._root)))
 
     def _received_bytes(self, commit: str, file: RemoteFile) -> int:
-        done = bytes_of(self._store.partial_folder(commit) / file.path)
-        return (done if done is not None else bytes_of(self._store.parts_folder(commit) / file.path)) or 0
+        size = bytes_of(self._store.partial_folder(commit) / file.path)
+        return (size if size is not None else bytes_of(self._store.parts_folder(commit) / file.path)) or 0
 
     def _fetch_missing(self, commit: str, files: Sequence[RemoteFile]) -> None:
         """Try once to fetch every missing file. The first failure cancels the other downloads."""
-        total, here = sum(file.size for file in files), sum(self._received_bytes(commit, file) for file in files)
-        self._ensure_space(commit, total - here)  # so that DiskFull is raised before the first byte
-        self._progress.begin(total, here)
+        total_bytes = sum(file.size for file in files)
+        received_bytes = sum(self._received_bytes(commit, file) for file in files)
+        self._ensure_space(commit, total_bytes - received_bytes)  # so that DiskFull is raised before the first byte
+        self._progress.begin(total_bytes, received_bytes)
         run_concurrently([partial(self._download, commit, file) for file in files], self._failed, "fetch")
 
     def _download(self, commit: str, file: RemoteFile) -> None:
-        part, target = self._store.parts_folder(commit) / file.path, self._store.partial_folder(commit) / file.path
-        download(self._source, commit, file, part, target, self._progress)
-        self._store.turn.check_exclusive()
+        part_file, target = self._store.parts_folder(commit) / file.path, self._store.partial_folder(commit) / file.path
+        download(self._source, commit, file, part_file, target, self._progress)
+        self._store.write_lock.check_exclusive()
 
-    def _call_with_retries(self, ask: Callable[[], Answer]) -> Answer:
-        """Retry `ask` while the hub is not reachable. The pauses start from the first one after bytes were received."""
-        return call_with_retries(ask, HubUnreachable, self._pauses, self._warn_and_wait, lambda: self._progress.done)
+    def _call_with_retries(self, run: Callable[[], Answer]) -> Answer:
+        """Retry `run` while the hub is not reachable. The pauses start from the first one after bytes were received."""
+        return call_with_retries(
+            run, HubUnreachable, self._pauses, self._warn_and_wait, lambda: self._progress.done_bytes
+        )
 
-    def _warn_and_wait(self, seconds: float, why: HubUnreachable) -> None:
-        self._warn(f"{why} The next attempt is in {seconds:.0f} s.")
+    def _warn_and_wait(self, seconds: float, error: HubUnreachable) -> None:
+        self._warn(f"{error} The next attempt is in {seconds:.0f} s.")
         self._stop.wait(seconds)
         raise_if_stopped(self._stop)
 

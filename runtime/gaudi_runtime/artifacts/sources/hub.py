@@ -45,8 +45,8 @@ class Hub:
         with self._translate_errors():
             info = self._request_info()
         files = tuple(
-            RemoteFile(each.rfilename, each.size or 0, each.blob_id or "", each.lfs.sha256 if each.lfs else None)
-            for each in info.siblings or ()
+            RemoteFile(file.rfilename, file.size or 0, file.blob_id or "", file.lfs.sha256 if file.lfs else None)
+            for file in info.siblings or ()
         )
         return Listing(self._verify_commit(info), files)
 

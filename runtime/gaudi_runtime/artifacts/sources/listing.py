@@ -45,13 +45,13 @@ def select_files(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
     """
     for file in listing.files:
         _check_inside_folder(repo, file.path)
-    weights = [file for file in listing.files if file.path.endswith(WEIGHTS)]
-    if not weights:
+    weight_files = [file for file in listing.files if file.path.endswith(WEIGHTS)]
+    if not weight_files:
         raise UnsupportedModel(f"Repository {repo} has no safetensors files. Choose a repository with such files.")
-    doubled = any(not _is_original(file) for file in weights)
-    ours = (file for file in listing.files if PurePosixPath(file.path).suffix not in OTHER_WEIGHTS)
-    kept = (file for file in ours if not (doubled and _is_original(file)))
-    return tuple(sorted(kept, key=lambda file: (-file.size, file.path)))
+    skip_original = any(not _is_original(file) for file in weight_files)
+    candidates = (file for file in listing.files if PurePosixPath(file.path).suffix not in OTHER_WEIGHTS)
+    selected = (file for file in candidates if not (skip_original and _is_original(file)))
+    return tuple(sorted(selected, key=lambda file: (-file.size, file.path)))
 
 
 def _is_original(file: RemoteFile) -> bool:
@@ -60,6 +60,6 @@ def _is_original(file: RemoteFile) -> bool:
 
 
 def _check_inside_folder(repo: str, path: str) -> None:
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+    parsed_path = PurePosixPath(path)
+    if parsed_path.is_absolute() or ".." in parsed_path.parts or not parsed_path.parts:
         raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which is outside the repository's folder.")

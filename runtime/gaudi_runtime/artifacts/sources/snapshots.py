@@ -27,7 +27,7 @@ class SnapshotStore:
 
     def __init__(self, root: Path, repo: str, look_seconds: float = LOOK_SECONDS) -> None:
         self.folder = root / repo.replace("/", "--")
-        self.turn = WriteLock(self.folder, look_seconds)
+        self.write_lock = WriteLock(self.folder, look_seconds)
 
     def snapshot_folder(self, commit: str) -> Path:
         """Return the folder of the complete files of `commit`."""
@@ -52,10 +52,10 @@ class SnapshotStore:
         # Only sizes are compared: the download has already verified the checksums, and reading 100 GB a second time
         # takes minutes.
         try:
-            stated = json.loads(self._file_list(commit).read_text())
+            sizes = json.loads(self._file_list(commit).read_text())
         except (OSError, ValueError):
             return False
-        return all(bytes_of(self.snapshot_folder(commit) / name) == size for name, size in stated.items())
+        return all(bytes_of(self.snapshot_folder(commit) / name) == size for name, size in sizes.items())
 
     def use_snapshot(self, commit: str) -> Path:
         """Return the snapshot and keep it from removal until this process ends."""
@@ -85,33 +85,33 @@ class SnapshotStore:
         """Return the bytes of snapshots that are not complete."""
         return sum(map(bytes_below, self._unfinished_folders()))
 
-    def drop_unfinished(self, but: str) -> None:
-        """Remove incomplete files of all commits except `but`."""
+    def drop_unfinished(self, keep: str) -> None:
+        """Remove incomplete files of all commits except `keep`."""
         # No other process fetches these files, because this process has the lock.
         for folder in self._unfinished_folders():
-            if folder not in (self.partial_folder(but), self.parts_folder(but)):
+            if folder not in (self.partial_folder(keep), self.parts_folder(keep)):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def drop_unused(self, but: str, enough: Callable[[], bool]) -> Iterator[str]:
-        """Remove snapshots that no process reads, longest unused first, until `enough` returns True.
+    def drop_unused(self, keep: str, has_space: Callable[[], bool]) -> Iterator[str]:
+        """Remove snapshots that no process reads, longest unused first, until `has_space` returns True.
 
         Yields the removed commits.
         """
         marks = [
-            mark for mark in self.folder.glob("*.use") if mark.stem != but and self.snapshot_folder(mark.stem).exists()
+            mark for mark in self.folder.glob("*.use") if mark.stem != keep and self.snapshot_folder(mark.stem).exists()
         ]
-        for mark in sorted(marks, key=lambda each: each.stat().st_mtime):
-            with lock_if_unused(mark) as free:
-                if not free:
+        for mark in sorted(marks, key=lambda mark: mark.stat().st_mtime):
+            with lock_if_unused(mark) as unused:
+                if not unused:
                     continue
-                if enough():
+                if has_space():
                     return
                 self._file_list(mark.stem).unlink(missing_ok=True)
                 shutil.rmtree(self.snapshot_folder(mark.stem), ignore_errors=True)
             yield mark.stem
 
     def _unfinished_folders(self) -> Iterator[Path]:
-        return (each for end in UNFINISHED for each in self.folder.glob(f"*{end}"))
+        return (folder for suffix in UNFINISHED for folder in self.folder.glob(f"*{suffix}"))
 
     def _file_list(self, commit: str) -> Path:
         return self.folder / f"{commit}.files"
@@ -122,17 +122,17 @@ class SnapshotStore:
 
 def bytes_below(folder: Path) -> int:
     """Return the bytes of all snapshots below `folder`. Another process may move files away during the count."""
-    return sum(bytes_of(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
+    return sum(bytes_of(Path(directory) / name) or 0 for directory, _, names in os.walk(folder) for name in names)
 
 
 def _write_atomically(file: Path, text: str) -> None:
     """Write the text atomically: the file has either the whole text or its old contents."""
-    fresh = file.with_suffix(".new")
-    with fresh.open("w") as content:
+    temporary_file = file.with_suffix(".new")
+    with temporary_file.open("w") as content:
         content.write(text)
         content.flush()
         os.fsync(content.fileno())
-    fresh.replace(file)
+    temporary_file.replace(file)
 
 
 def bytes_of(file: Path) -> int | None:

@@ -24,18 +24,18 @@ POINTER = b"version https://git-lfs"
 """The beginning of the pointer that git leaves if large files were not fetched."""
 
 
-def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> None:
+def check_weights(folder: Path, heartbeat: Callable[[], None] = lambda: None) -> None:
     """Check that every file of the index exists with all its tensors, and that no file is truncated.
 
-    The check reads the header of each file (some KB to some MB), and calls `progress` after each header. A folder
+    The check reads the header of each file (some KB to some MB), and calls `heartbeat` after each header. A folder
     without safetensors files passes, because only the engine can check other formats. Raises ModelNotFound for a
     missing file and ModelUnreadable for a damaged file. The message names the file.
     """
     try:
-        named = _read_index(folder)
-        for name in sorted(named or (file.name for file in folder.glob("*.safetensors"))):
-            _check_file(folder / name, named.get(name, set()))
-            progress()  # reading a header on a slow volume may take seconds, and there may be a hundred of them
+        index = _read_index(folder)
+        for name in sorted(index or (file.name for file in folder.glob("*.safetensors"))):
+            _check_file(folder / name, index.get(name, set()))
+            heartbeat()  # reading a header on a slow volume may take seconds, and there may be a hundred of them
     except OSError as error:
         raise ModelUnreadable(
             f"{error.filename or folder} cannot be read: {error.strerror}. Check the volume and whether the user of "
@@ -43,12 +43,12 @@ def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> 
         ) from error
 
 
-def _check_file(file: Path, wanted: set[str]) -> None:
-    if missing := wanted - _read_tensors(file).keys():
-        lacks = plural(len(missing), "tensor")
+def _check_file(file: Path, expected_tensors: set[str]) -> None:
+    if missing := expected_tensors - _read_tensors(file).keys():
+        tensors_text = plural(len(missing), "tensor")
         raise ModelUnreadable(
-            f"{file} lacks {lacks} that {INDEX_FILE} lists, such as {safe_excerpt(min(missing))}, because files of "
-            "different revisions are mixed. Download all files of one revision."
+            f"{file} lacks {tensors_text} that {INDEX_FILE} lists, such as {safe_excerpt(min(missing))}, because files "
+            "of different revisions are mixed. Download all files of one revision."
         )
 
 
@@ -58,15 +58,15 @@ def _read_index(folder: Path) -> dict[str, set[str]]:
     if not file.exists():
         return {}
     try:
-        found = json.loads(file.read_bytes())["weight_map"]
-        named: dict[str, set[str]] = {}
-        for tensor, name in found.items():
-            named.setdefault(_validate_name(str(name)), set()).add(tensor)
+        weight_map = json.loads(file.read_bytes())["weight_map"]
+        index: dict[str, set[str]] = {}
+        for tensor, name in weight_map.items():
+            index.setdefault(_validate_name(str(name)), set()).add(tensor)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ModelUnreadable(
             f"{file} is not an index of safetensors files. Download a new copy of the file."
         ) from error
-    return named
+    return index
 
 
 def _validate_name(name: str) -> str:
@@ -83,21 +83,21 @@ def _read_tensors(file: Path) -> Mapping[str, Any]:
     with file.open("rb") as content:
         length = _read_header_length(content, file)
         entries = _parse_header(content.read(length), file)
-    here = file.stat().st_size
-    wanted = LENGTH_BYTES + length + max((each["data_offsets"][1] for each in entries.values()), default=0)
-    if here != wanted:
+    size = file.stat().st_size
+    expected_size = LENGTH_BYTES + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    if size != expected_size:
         raise _damaged_error(
-            file, f"the file has {format_bytes(here)} ({here} bytes), but its header requires {wanted} bytes"
+            file, f"the file has {format_bytes(size)} ({size} bytes), but its header requires {expected_size} bytes"
         )
     return entries
 
 
 def _read_header_length(content: BinaryIO, file: Path) -> int:
-    begin = content.read(LENGTH_BYTES)
-    length = int.from_bytes(begin, "little")
-    if POINTER.startswith(begin) and len(begin) == LENGTH_BYTES:
+    prefix = content.read(LENGTH_BYTES)
+    length = int.from_bytes(prefix, "little")
+    if POINTER.startswith(prefix) and len(prefix) == LENGTH_BYTES:
         raise _damaged_error(file, "the file is a git-lfs pointer instead of the weights")
-    if len(begin) < LENGTH_BYTES or length > MOST_HEADER_BYTES:
+    if len(prefix) < LENGTH_BYTES or length > MOST_HEADER_BYTES:
         raise _damaged_error(file, "the file does not begin with a header")
     return length
 
@@ -106,7 +106,7 @@ def _parse_header(text: bytes, file: Path) -> Mapping[str, Any]:
     try:
         entries = {name: entry for name, entry in json.loads(text).items() if name != "__metadata__"}
         if all(
-            0 <= begin <= end <= MOST_FILE_BYTES for begin, end in (each["data_offsets"] for each in entries.values())
+            0 <= begin <= end <= MOST_FILE_BYTES for begin, end in (entry["data_offsets"] for entry in entries.values())
         ):
             return entries
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -114,5 +114,5 @@ def _parse_header(text: bytes, file: Path) -> Mapping[str, Any]:
     raise _damaged_error(file, "the header is inconsistent")
 
 
-def _damaged_error(file: Path, why: str) -> ModelUnreadable:
-    return ModelUnreadable(f"{file} is damaged: {why}. Download a new copy of the file.")
+def _damaged_error(file: Path, reason: str) -> ModelUnreadable:
+    return ModelUnreadable(f"{file} is damaged: {reason}. Download a new copy of the file.")

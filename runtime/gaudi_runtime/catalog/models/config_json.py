@@ -35,37 +35,37 @@ def parse_config(text: str) -> ModelShape:
 
 def read_config(config: Mapping[str, Any]) -> ModelShape:
     """Read a parsed config.json into a ModelShape. Raises ModelUnreadable or UnsupportedModel."""
-    outer = ConfigValues(config)
-    values = outer.nested_object("text_config") or outer
-    name = values.text("model_type", outer.text("model_type", ""))
+    outer_config = ConfigValues(config)
+    text_config = outer_config.nested_object("text_config") or outer_config
+    name = text_config.text("model_type", outer_config.text("model_type", ""))
     family = FAMILIES.get(name)
     if family is None:
-        known = ", ".join(sorted(FAMILIES))
-        raise UnsupportedModel(f"config.json has model_type {name!r}, but memory can only be calculated for {known}")
-    shape = _read_shape(name, family, values, outer)
-    extra = count_vision_parameters(outer, shape.hidden)
-    return replace(shape, extra_parameters=extra, quantization=read_quantization(outer))
+        families = ", ".join(sorted(FAMILIES))
+        raise UnsupportedModel(f"config.json has model_type {name!r}, but memory can only be calculated for {families}")
+    shape = _read_shape(name, family, text_config, outer_config)
+    vision_parameters = count_vision_parameters(outer_config, shape.hidden)
+    return replace(shape, extra_parameters=vision_parameters, quantization=read_quantization(outer_config))
 
 
-def _read_shape(name: str, family: Family, values: ConfigValues, outer: ConfigValues) -> ModelShape:
-    hidden = values.integer("hidden_size", family.defaults.get("hidden_size"))
-    count = values.integer("num_hidden_layers", family.defaults.get("num_hidden_layers"), most=MAX_LAYERS)
+def _read_shape(name: str, family: Family, text_config: ConfigValues, outer_config: ConfigValues) -> ModelShape:
+    hidden = text_config.integer("hidden_size", family.defaults.get("hidden_size"))
+    layer_count = text_config.integer("num_hidden_layers", family.defaults.get("num_hidden_layers"), high=MAX_LAYERS)
     return ModelShape(
         family=name,
         hidden=hidden,
-        layers=tuple(family.layer(values, hidden, index) for index in range(count)),
-        vocab=values.integer("vocab_size", family.defaults.get("vocab_size")),
-        tied_embeddings=outer.flag("tie_word_embeddings", values.flag("tie_word_embeddings", family.tied)),
-        dtype_bytes=_dtype_bytes(values, outer),
+        layers=tuple(family.read_layer(text_config, hidden, index) for index in range(layer_count)),
+        vocab=text_config.integer("vocab_size", family.defaults.get("vocab_size")),
+        tied_embeddings=outer_config.flag("tie_word_embeddings", text_config.flag("tie_word_embeddings", family.tied)),
+        dtype_bytes=_dtype_bytes(text_config, outer_config),
     )
 
 
-def _dtype_bytes(values: ConfigValues, outer: ConfigValues) -> int:
+def _dtype_bytes(text_config: ConfigValues, outer_config: ConfigValues) -> int:
     """Return the bytes of one unquantized number in the checkpoint."""
     # The key is `dtype` since transformers 5, and `torch_dtype` in older versions.
-    names = (each.text(key, "") for each in (values, outer) for key in ("dtype", "torch_dtype"))
+    names = (section.text(key, "") for section in (text_config, outer_config) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")
     if name not in DTYPE_BYTES:
-        known = ", ".join(DTYPE_BYTES)
-        raise UnsupportedModel(f"config.json has dtype {name!r}, but memory can only be calculated for {known}")
+        dtypes = ", ".join(DTYPE_BYTES)
+        raise UnsupportedModel(f"config.json has dtype {name!r}, but memory can only be calculated for {dtypes}")
     return DTYPE_BYTES[name]

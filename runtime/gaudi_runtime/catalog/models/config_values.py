@@ -20,14 +20,14 @@ class ConfigValues:
     def __contains__(self, key: str) -> bool:
         return key in self._config
 
-    def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST) -> int:
-        """Return a whole number from `least` to `most`. Raises ModelUnreadable for a missing key without a default."""
+    def integer(self, key: str, default: int | None = None, *, low: int = 1, high: int = MOST) -> int:
+        """Return a whole number from `low` to `high`. Raises ModelUnreadable for a missing key without a default."""
         value = self._config.get(key, default)
         if value is None:
             raise ModelUnreadable(f"config.json has no {key}, so the memory of the model cannot be calculated")
         # `bool` is rejected explicitly, because in Python `True` is also an `int`.
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a whole number from {least} to {most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a whole number from {low} to {high}")
         return value
 
     def optional_integer(self, key: str) -> int | None:
@@ -51,7 +51,7 @@ class ConfigValues:
     def integers(self, key: str) -> tuple[int, ...]:
         """Return a list of whole numbers, empty if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, int) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             raise ModelUnreadable(f"config.json: {key} must be a list of whole numbers")
         return tuple(value)
 
@@ -71,6 +71,6 @@ class ConfigValues:
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, empty if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ModelUnreadable(f"config.json: {key} must be a list of strings")
         return tuple(value)

@@ -21,7 +21,7 @@ class Family:
     default.
     """
 
-    layer: LayerReader
+    read_layer: LayerReader
     tied: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ def _attention(
         qkv_bias=bias,
         out_bias=out_bias,
         query_key_norm=norm,
-        window=_sliding_window(values),
+        sliding_window=_sliding_window(values),
     )
 
 
@@ -65,16 +65,16 @@ def qwen2(values: ConfigValues, hidden: int, index: int) -> Layer:
 
     Layers have a sliding window only if the config.json enables it.
     """
-    window = _sliding_window(values) if values.flag("use_sliding_window", False) else None
+    sliding_window = _sliding_window(values) if values.flag("use_sliding_window", False) else None
     attention = _attention(values, hidden, bias=True)
-    return Layer(replace(attention, window=window), _mlp(values))
+    return Layer(replace(attention, sliding_window=sliding_window), _mlp(values))
 
 
 def qwen3(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Qwen 3, which has a norm on queries and keys instead of biases."""
     bias = values.flag("attention_bias", False)
     attention = _attention(values, hidden, bias=bias, out_bias=bias, norm=True)
-    return Layer(replace(attention, window=None), _mlp(values))
+    return Layer(replace(attention, sliding_window=None), _mlp(values))
 
 
 def qwen2_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
@@ -101,8 +101,8 @@ def qwen3_moe(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 
 def _has_experts(values: ConfigValues, index: int) -> bool:
-    step = values.integer("decoder_sparse_step", 1)
-    return index not in values.integers("mlp_only_layers") and (index + 1) % step == 0
+    sparse_step = values.integer("decoder_sparse_step", 1)
+    return index not in values.integers("mlp_only_layers") and (index + 1) % sparse_step == 0
 
 
 def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
@@ -118,27 +118,27 @@ def mixtral(values: ConfigValues, hidden: int, index: int) -> Layer:
 
 def deepseek(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of DeepSeek V2, V3 or R1: latent attention, and experts in all layers after the first dense ones."""
-    rank = values.optional_integer("q_lora_rank")
+    query_rank = values.optional_integer("q_lora_rank")
     attention = LatentAttention(
         heads=values.integer("num_attention_heads"),
-        query_rank=rank,
+        query_rank=query_rank,
         kv_rank=values.integer("kv_lora_rank"),
         nope_dim=values.integer("qk_nope_head_dim"),
         rope_dim=values.integer("qk_rope_head_dim"),
         value_dim=values.integer("v_head_dim"),
     )
-    dense_first = values.integer("first_k_dense_replace", 0, least=0)
-    dense = index < dense_first or index % values.integer("moe_layer_freq", 1)
-    return Layer(attention, _mlp(values) if dense else _deepseek_experts(values))
+    dense_layers = values.integer("first_k_dense_replace", 0, low=0)
+    is_dense = index < dense_layers or index % values.integer("moe_layer_freq", 1)
+    return Layer(attention, _mlp(values) if is_dense else _deepseek_experts(values))
 
 
 def _deepseek_experts(values: ConfigValues) -> Experts:
-    width = values.integer("moe_intermediate_size")
+    intermediate = values.integer("moe_intermediate_size")
     return Experts(
         count=values.integer("n_routed_experts"),
         active=values.integer("num_experts_per_tok"),
-        intermediate=width,
-        shared_intermediate=width * values.integer("n_shared_experts", 0, least=0),
+        intermediate=intermediate,
+        shared_intermediate=intermediate * values.integer("n_shared_experts", 0, low=0),
         # With `noaux_tc`, as in DeepSeek V3, the router has a bias that balances the load of the experts.
         router_bias=values.text("topk_method", "") == "noaux_tc",
     )
@@ -147,20 +147,20 @@ def _deepseek_experts(values: ConfigValues) -> Experts:
 def gemma2(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Gemma 2. Each layer has four norms, and every other layer has a sliding window."""
     attention = _attention(values, hidden, bias=False)
-    window = None if index % 2 else values.integer("sliding_window", 4096)
-    return Layer(replace(attention, window=window), _mlp(values), norms=4)
+    sliding_window = None if index % 2 else values.integer("sliding_window", 4096)
+    return Layer(replace(attention, sliding_window=sliding_window), _mlp(values), norms=4)
 
 
 def gemma3(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Gemma 3. Queries and keys have norms; five of six layers have a sliding window."""
     heads = values.integer("num_attention_heads", 8)
-    full = (index + 1) % values.integer("sliding_window_pattern", 6) == 0
+    full_attention = (index + 1) % values.integer("sliding_window_pattern", 6) == 0
     attention = Attention(
         heads=heads,
         kv_heads=values.integer("num_key_value_heads", 4),
         head_dim=values.integer("head_dim", 256),
         query_key_norm=True,
-        window=None if full else values.integer("sliding_window", 4096),
+        sliding_window=None if full_attention else values.integer("sliding_window", 4096),
     )
     return Layer(attention, Mlp(values.integer("intermediate_size", 9216)), norms=4)
 

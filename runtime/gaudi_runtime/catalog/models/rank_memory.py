@@ -28,8 +28,8 @@ VOCABULARY_STEP = 64
 class StageMemory:
     """The fullest card of a pipeline stage: its weights, and one KV block for all layers of the stage."""
 
-    weights: int
-    block: int
+    weight_bytes: int
+    block_bytes: int
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,25 @@ class Spread:
     `expert_ranks` is None if the tensor-parallel ranks split every expert like any other matrix.
     """
 
-    tensor: int
-    pipeline: int
+    tensor_ranks: int
+    pipeline_stages: int
     dtype_bytes: int
     kv_dtype_bytes: int
     quantization: Quantization | None = None
     expert_ranks: int | None = None
 
 
-def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
+def check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
     """Raise PlanImpossible if the attention heads or the layers cannot be divided among the ranks."""
-    uneven = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor]
-    if uneven:
+    uneven_heads = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor_ranks]
+    if uneven_heads:
         raise PlanImpossible(
-            f"parallelism.tensor is {tensor}, but must be a divisor of the model's number of attention heads, "
-            f"{uneven[0]}"
+            f"parallelism.tensor is {tensor_ranks}, but must be a divisor of the model's number of attention heads, "
+            f"{uneven_heads[0]}"
         )
-    if pipeline > len(shape.layers):
+    if stages > len(shape.layers):
         raise PlanImpossible(
-            f"parallelism.pipeline is {pipeline}, but must be at most the model's number of layers, {len(shape.layers)}"
+            f"parallelism.pipeline is {stages}, but must be at most the model's number of layers, {len(shape.layers)}"
         )
 
 
@@ -66,29 +66,29 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
 
     Raises PlanImpossible for impossible ranks.
     """
-    check_ranks(shape, spread.tensor, spread.pipeline)
-    parts = stage_layers(shape.layers, spread.pipeline)
-    last = len(parts) - 1
+    check_ranks(shape, spread.tensor_ranks, spread.pipeline_stages)
+    stages = stage_layers(shape.layers, spread.pipeline_stages)
+    last_index = len(stages) - 1
     return tuple(
         StageMemory(
-            weights=_weight_bytes(_stage_tensors(shape, part, index == 0, index == last), spread)
+            weight_bytes=_weight_bytes(_stage_tensors(shape, stage, index == 0, index == last_index), spread)
             # The first stage also loads all parts outside the decoder, such as a vision tower. These parts are never
             # quantized.
             + (shape.extra_parameters * shape.dtype_bytes if index == 0 else 0),
-            block=kv_block_bytes(part, spread, block_size),
+            block_bytes=kv_block_bytes(stage, spread, block_size),
         )
-        for index, part in enumerate(parts)
+        for index, stage in enumerate(stages)
     )
 
 
-def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]]:
+def stage_layers(layers: Sequence[Layer], stage_count: int) -> list[Sequence[Layer]]:
     """Divide the layers among pipeline stages in the same way as vLLM."""
-    counts = [len(layers) // pipeline] * pipeline
+    layer_counts = [len(layers) // stage_count] * stage_count
     # The remaining layers go to the stages before the last one, because the last stage also holds the output head.
-    for extra in range(len(layers) % pipeline):
-        counts[-(extra + 2)] += 1
-    ends = [sum(counts[: index + 1]) for index in range(pipeline)]
-    return [layers[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    for extra in range(len(layers) % stage_count):
+        layer_counts[-(extra + 2)] += 1
+    ends = [sum(layer_counts[: index + 1]) for index in range(stage_count)]
+    return [layers[end - count : end] for end, count in zip(ends, layer_counts, strict=True)]
 
 
 def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
@@ -99,38 +99,38 @@ def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> 
 def _layer_block_bytes(layer: Layer, spread: Spread, block_size: int) -> int:
     attention = layer.attention
     if isinstance(attention, Attention):
-        heads = -(-attention.kv_heads // spread.tensor)
-        return block_bytes(block_size, heads, attention.head_dim, spread.kv_dtype_bytes, layers=1)
-    return latent_block_bytes(block_size, attention.kv_rank + attention.rope_dim, spread.kv_dtype_bytes, layers=1)
+        kv_heads = -(-attention.kv_heads // spread.tensor_ranks)
+        return block_bytes(block_size, kv_heads, attention.head_dim, spread.kv_dtype_bytes, layer_count=1)
+    return latent_block_bytes(block_size, attention.kv_rank + attention.rope_dim, spread.kv_dtype_bytes, layer_count=1)
 
 
-def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layers: int) -> int:
+def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layer_count: int) -> int:
     """Return the bytes of one KV block: keys and values of `block_size` tokens in all layers of one card.
 
     `kv_heads` is the number of KV heads on one card: the model's KV heads divided by the tensor-parallel size, and at
     least 1.
     """
-    return 2 * block_size * kv_heads * head_dim * dtype_bytes * layers
+    return 2 * block_size * kv_heads * head_dim * dtype_bytes * layer_count
 
 
-def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layers: int) -> int:
+def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layer_count: int) -> int:
     """Return the bytes of one KV block with latent attention, which stores one vector per token.
 
     `latent_dim` is the compressed rank plus the rotary part. Every card stores the whole vector.
     """
-    return block_size * latent_dim * dtype_bytes * layers
+    return block_size * latent_dim * dtype_bytes * layer_count
 
 
 def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last: bool) -> Iterator[tuple[Tensor, int]]:
     """Yield the tensors of a stage, each with its number of occurrences."""
     for layer, count in Counter(layers).items():
         yield from ((tensor, count) for tensor in layer_tensors(layer, shape.hidden))
-    padded = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
+    padded_vocab = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
     # If the output head shares the weights of the embeddings, the last stage needs a copy of the embeddings.
     if first or (last and shape.tied_embeddings):
-        yield replace(embedding_tensor(shape), outputs=padded), 1
+        yield replace(embedding_tensor(shape), outputs=padded_vocab), 1
     if last and not shape.tied_embeddings:
-        yield replace(output_head_tensor(shape), outputs=padded), 1
+        yield replace(output_head_tensor(shape), outputs=padded_vocab), 1
     if last:
         yield final_norm_tensor(shape), 1
 
@@ -145,7 +145,7 @@ def _weight_bytes(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
 def _largest_shard(tensor: Tensor, spread: Spread) -> Tensor:
     if tensor.role is Role.EXPERT and spread.expert_ranks:
         return tensor.largest_expert_shard(spread.expert_ranks)
-    return tensor.largest_shard(spread.tensor)
+    return tensor.largest_shard(spread.tensor_ranks)
 
 
 # The vectors of the hidden size that are in memory at the same time: residual, sum, normed input, output of a layer and
@@ -155,19 +155,19 @@ HIDDEN_COPIES = 5
 LOGIT_BYTES = 4
 
 
-def bytes_per_token(shape: ModelShape, tensor: int, dtype_bytes: int) -> int:
-    """Return the bytes of one token on one of `tensor` ranks, in the widest step of the widest layer."""
+def bytes_per_token(shape: ModelShape, ranks: int, dtype_bytes: int) -> int:
+    """Return the bytes of one token on one of `ranks` ranks, in the widest step of the widest layer."""
     # The widest step is attention (queries, keys, values and their result) or feed-forward (gate, up and their
     # product).
-    widest = max(
-        max(_attention_width(layer) // tensor, _feed_forward_width(layer) // tensor) for layer in set(shape.layers)
+    max_width = max(
+        max(_attention_width(layer) // ranks, _feed_forward_width(layer) // ranks) for layer in set(shape.layers)
     )
-    return dtype_bytes * (HIDDEN_COPIES * shape.hidden + widest)
+    return dtype_bytes * (HIDDEN_COPIES * shape.hidden + max_width)
 
 
-def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, tensor: int, dtype_bytes: int) -> int:
+def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, ranks: int, dtype_bytes: int) -> int:
     """Return the workspace bytes of a forward pass over `tokens` tokens, including logits of `sequences` sequences."""
-    return tokens * bytes_per_token(shape, tensor, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
+    return tokens * bytes_per_token(shape, ranks, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
 
 
 def _attention_width(layer: Layer) -> int:
@@ -178,7 +178,7 @@ def _attention_width(layer: Layer) -> int:
 
 
 def _feed_forward_width(layer: Layer) -> int:
-    part = layer.feed_forward
-    if isinstance(part, Mlp):
-        return 3 * part.intermediate if part.gated else 2 * part.intermediate
-    return 3 * (part.active * part.intermediate + part.shared_intermediate)
+    feed_forward = layer.feed_forward
+    if isinstance(feed_forward, Mlp):
+        return 3 * feed_forward.intermediate if feed_forward.gated else 2 * feed_forward.intermediate
+    return 3 * (feed_forward.active * feed_forward.intermediate + feed_forward.shared_intermediate)

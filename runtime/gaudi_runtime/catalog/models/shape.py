@@ -18,7 +18,7 @@ class Attention:
     qkv_bias: bool = False
     out_bias: bool = False
     query_key_norm: bool = False
-    window: int | None = None
+    sliding_window: int | None = None
     """Tokens that a layer looks back; None for all. The KV cache of a Gaudi server holds all tokens either way."""
 
 

@@ -36,7 +36,7 @@ class Role(StrEnum):
 class Tensor:
     """A weight tensor with `copies` matrices of `outputs` x `inputs`. A vector has one input.
 
-    The outputs are divided into at most `units` parts.
+    The outputs are divided into at most `max_parts` parts.
     """
 
     role: Role
@@ -44,7 +44,7 @@ class Tensor:
     inputs: int = 1
     split: TensorSplit = TensorSplit.WHOLE
     copies: int = 1
-    units: int | None = None
+    max_parts: int | None = None
 
     @property
     def parameter_count(self) -> int:
@@ -55,7 +55,7 @@ class Tensor:
         """Return the part of the tensor on the fullest of `ranks` tensor-parallel ranks."""
         # A key matrix of 8 heads is divided into at most 8 parts. With more than 8 ranks, several ranks hold the same
         # head.
-        parts = min(ranks, self.units or ranks)
+        parts = min(ranks, self.max_parts or ranks)
         if self.split is TensorSplit.OUTPUTS:
             return Tensor(self.role, -(-self.outputs // parts), self.inputs, TensorSplit.WHOLE, self.copies)
         if self.split is TensorSplit.INPUTS:
@@ -96,13 +96,13 @@ def layer_tensors(layer: Layer, hidden: int) -> Iterator[Tensor]:
 
 
 def _attention_tensors(attention: Attention, hidden: int) -> Iterator[Tensor]:
-    query, key = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
-    outputs = ((query, attention.heads, 1), (key, attention.kv_heads, 2))
-    for width, heads, copies in outputs:
-        yield Tensor(Role.ATTENTION, width, hidden, TensorSplit.OUTPUTS, copies, units=heads)
+    query_width, key_width = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
+    projections = ((query_width, attention.heads, 1), (key_width, attention.kv_heads, 2))
+    for width, heads, copies in projections:
+        yield Tensor(Role.ATTENTION, width, hidden, TensorSplit.OUTPUTS, copies, max_parts=heads)
         if attention.qkv_bias:
-            yield Tensor(Role.VECTOR, width, split=TensorSplit.OUTPUTS, copies=copies, units=heads)
-    yield Tensor(Role.ATTENTION, hidden, query, TensorSplit.INPUTS)
+            yield Tensor(Role.VECTOR, width, split=TensorSplit.OUTPUTS, copies=copies, max_parts=heads)
+    yield Tensor(Role.ATTENTION, hidden, query_width, TensorSplit.INPUTS)
     if attention.out_bias:
         yield Tensor(Role.VECTOR, hidden)
     if attention.query_key_norm:
@@ -111,13 +111,13 @@ def _attention_tensors(attention: Attention, hidden: int) -> Iterator[Tensor]:
 
 def _latent_attention_tensors(attention: LatentAttention, hidden: int) -> Iterator[Tensor]:
     heads = attention.heads
-    queries = heads * (attention.nope_dim + attention.rope_dim)
+    query_width = heads * (attention.nope_dim + attention.rope_dim)
     if attention.query_rank is None:
-        yield Tensor(Role.ATTENTION, queries, hidden, TensorSplit.OUTPUTS)
+        yield Tensor(Role.ATTENTION, query_width, hidden, TensorSplit.OUTPUTS)
     else:
         yield Tensor(Role.ATTENTION, attention.query_rank, hidden)
         yield Tensor(Role.VECTOR, attention.query_rank)
-        yield Tensor(Role.ATTENTION, queries, attention.query_rank, TensorSplit.OUTPUTS)
+        yield Tensor(Role.ATTENTION, query_width, attention.query_rank, TensorSplit.OUTPUTS)
     yield Tensor(Role.ATTENTION, attention.kv_rank + attention.rope_dim, hidden)
     yield Tensor(Role.VECTOR, attention.kv_rank)
     yield Tensor(
@@ -127,11 +127,11 @@ def _latent_attention_tensors(attention: LatentAttention, hidden: int) -> Iterat
 
 
 def _mlp_tensors(mlp: Mlp, hidden: int) -> Iterator[Tensor]:
-    into = 2 if mlp.gated else 1
-    yield Tensor(Role.FEED_FORWARD, mlp.intermediate, hidden, TensorSplit.OUTPUTS, into)
+    copies = 2 if mlp.gated else 1
+    yield Tensor(Role.FEED_FORWARD, mlp.intermediate, hidden, TensorSplit.OUTPUTS, copies)
     yield Tensor(Role.FEED_FORWARD, hidden, mlp.intermediate, TensorSplit.INPUTS)
     if mlp.bias:
-        yield Tensor(Role.VECTOR, mlp.intermediate, split=TensorSplit.OUTPUTS, copies=into)
+        yield Tensor(Role.VECTOR, mlp.intermediate, split=TensorSplit.OUTPUTS, copies=copies)
         yield Tensor(Role.VECTOR, hidden)
 
 
@@ -162,8 +162,8 @@ def stored_bytes(tensor: Tensor, dtype_bytes: int, quantization: Quantization | 
 
 def _is_quantized(role: Role, quantization: Quantization) -> bool:
     if role is Role.ATTENTION:
-        return quantization.attention
-    return role in (Role.FEED_FORWARD, Role.EXPERT) or (role is Role.HEAD and quantization.head)
+        return quantization.quantizes_attention
+    return role in (Role.FEED_FORWARD, Role.EXPERT) or (role is Role.HEAD and quantization.quantizes_head)
 
 
 def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
@@ -172,24 +172,24 @@ def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
 
 def _quantization_metadata_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
     """Return the bytes of the scales, the zero points, and the 4-byte group number that GPTQ stores for every input."""
-    if quantization.block is not None:
-        return BLOCK_SCALE_BYTES * -(-outputs // quantization.block) * -(-inputs // quantization.block)
-    groups = -(-inputs // quantization.group) if quantization.group else 1
-    zeros = -(-groups * outputs * quantization.bits // 8) if quantization.zero_points else 0
-    index = INDEX_BYTES * inputs if quantization.group_index else 0
-    return SCALE_BYTES * groups * outputs + zeros + index
+    if quantization.block_edge is not None:
+        return BLOCK_SCALE_BYTES * -(-outputs // quantization.block_edge) * -(-inputs // quantization.block_edge)
+    groups = -(-inputs // quantization.group_size) if quantization.group_size else 1
+    zero_point_bytes = -(-groups * outputs * quantization.bits // 8) if quantization.zero_points else 0
+    index_bytes = INDEX_BYTES * inputs if quantization.group_index else 0
+    return SCALE_BYTES * groups * outputs + zero_point_bytes + index_bytes
 
 
 def count_parameters(shape: ModelShape) -> int:
     """Count all parameters of a checkpoint in the same way as its publisher (docs/internals/memory.md, Shapes)."""
     # A tied output head is not counted, because it is the same tensor as the embeddings.
-    outside = [
+    other_tensors = [
         embedding_tensor(shape),
         final_norm_tensor(shape),
         *([] if shape.tied_embeddings else [output_head_tensor(shape)]),
     ]
-    layers = sum(
+    layer_parameters = sum(
         count * sum(tensor.parameter_count for tensor in layer_tensors(layer, shape.hidden))
         for layer, count in Counter(shape.layers).items()
     )
-    return shape.extra_parameters + layers + sum(tensor.parameter_count for tensor in outside)
+    return shape.extra_parameters + layer_parameters + sum(tensor.parameter_count for tensor in other_tensors)

@@ -18,7 +18,7 @@ class ValidatedModel:
 
     model: str
     card: str
-    tensor: tuple[int, ...]
+    tensor_sizes: tuple[int, ...]
     datatypes: tuple[str, ...]
     settings: dict[str, str]
     sources: tuple[str, ...]
@@ -53,7 +53,7 @@ def validations_by_card(model: str) -> dict[str, ValidatedModel]:
 
     `model` is a repository, with or without its owner, in upper or lower case.
     """
-    return {each.card: each for each in validated_models() if _normalize_name(each.model) == _normalize_name(model)}
+    return {entry.card: entry for entry in validated_models() if _normalize_name(entry.model) == _normalize_name(model)}
 
 
 @cache
@@ -67,9 +67,9 @@ def _parse_row(row: dict[str, str]) -> ValidatedModel:
     return ValidatedModel(
         model=row["model"],
         card=row["card"],
-        tensor=tuple(map(int, row["tensor"].split())),
+        tensor_sizes=tuple(map(int, row["tensor"].split())),
         datatypes=tuple(row["datatypes"].split()),
-        settings=dict(pair.split("=", 1) for pair in row["settings"].split()),
+        settings=dict(setting.split("=", 1) for setting in row["settings"].split()),
         sources=tuple(row["sources"].split()),
     )
 

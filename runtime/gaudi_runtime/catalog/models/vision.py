@@ -13,17 +13,17 @@ MAX_TOWER_LAYERS = 1024
 COLOURS = 3
 
 
-def count_vision_parameters(outer: ConfigValues, text_hidden: int) -> int:
+def count_vision_parameters(config: ConfigValues, text_hidden: int) -> int:
     """Return the parameters of the vision tower and its projection into a decoder of `text_hidden`; 0 without a tower.
 
     Raises UnsupportedModel for a tower that is not in TOWERS.
     """
-    tower = outer.nested_object("vision_config")
+    tower = config.nested_object("vision_config")
     if tower is None:
         return 0
     # The `vision_config` of Qwen 2.5 VL may lack the type of the tower. The model's own `model_type` then names the
     # type.
-    kind = tower.text("model_type", outer.text("model_type", ""))
+    kind = tower.text("model_type", config.text("model_type", ""))
     if kind not in TOWERS:
         raise UnsupportedModel(
             f"config.json has vision tower {kind!r}, but memory can only be calculated for {', '.join(sorted(TOWERS))}"
@@ -44,30 +44,30 @@ def _count_attention(hidden: int) -> int:
 def count_siglip(tower: ConfigValues, text_hidden: int) -> int:
     """Count SigLIP (Gemma 3): patch and position embeddings, layers with 2 norms, a final norm, a projection."""
     hidden, intermediate = tower.integer("hidden_size"), tower.integer("intermediate_size")
-    layers = tower.integer("num_hidden_layers", most=MAX_TOWER_LAYERS)
-    layer = (
+    layer_count = tower.integer("num_hidden_layers", high=MAX_TOWER_LAYERS)
+    layer_parameters = (
         _count_attention(hidden)
         + _count_linear(hidden, intermediate)
         + _count_linear(intermediate, hidden)
         + 4 * hidden
     )
-    patch = tower.integer("patch_size")
-    patches = (tower.integer("image_size") // patch) ** 2
-    ends = _count_linear(COLOURS * patch * patch, hidden) + patches * hidden + 2 * hidden
-    return layers * layer + ends + hidden * text_hidden + hidden
+    patch_size = tower.integer("patch_size")
+    patches = (tower.integer("image_size") // patch_size) ** 2
+    other_parameters = _count_linear(COLOURS * patch_size * patch_size, hidden) + patches * hidden + 2 * hidden
+    return layer_count * layer_parameters + other_parameters + hidden * text_hidden + hidden
 
 
 def count_qwen2_5(tower: ConfigValues, text_hidden: int) -> int:
     """Count Qwen 2.5 VL: gated layers with RMS norms, and a merger that joins `spatial_merge_size` squared patches."""
     hidden, intermediate = tower.integer("hidden_size", 1280), tower.integer("intermediate_size", 3420)
-    gated = 2 * _count_linear(hidden, intermediate) + _count_linear(intermediate, hidden)
-    layer = _count_attention(hidden) + gated + 2 * hidden
+    mlp_parameters = 2 * _count_linear(hidden, intermediate) + _count_linear(intermediate, hidden)
+    layer_parameters = _count_attention(hidden) + mlp_parameters + 2 * hidden
     patch = COLOURS * tower.integer("temporal_patch_size", 2) * tower.integer("patch_size", 14) ** 2
     merged = hidden * tower.integer("spatial_merge_size", 2) ** 2
-    merger = (
+    merger_parameters = (
         hidden + _count_linear(merged, merged) + _count_linear(merged, tower.integer("out_hidden_size", text_hidden))
     )
-    return patch * hidden + tower.integer("depth", 32, most=MAX_TOWER_LAYERS) * layer + merger
+    return patch * hidden + tower.integer("depth", 32, high=MAX_TOWER_LAYERS) * layer_parameters + merger_parameters
 
 
 def count_qwen3(tower: ConfigValues, text_hidden: int) -> int:
@@ -80,12 +80,12 @@ def count_qwen3(tower: ConfigValues, text_hidden: int) -> int:
         + 4 * hidden
     )
     patch = COLOURS * tower.integer("temporal_patch_size", 2) * tower.integer("patch_size", 16) ** 2
-    ends = _count_linear(patch, hidden) + tower.integer("num_position_embeddings", 2304) * hidden
+    embeddings = _count_linear(patch, hidden) + tower.integer("num_position_embeddings", 2304) * hidden
     merged = hidden * tower.integer("spatial_merge_size", 2) ** 2
     merger = _count_linear(merged, merged) + _count_linear(merged, tower.integer("out_hidden_size", text_hidden))
     # Mergers of inner layers apply their norm after the patches are joined. The last merger applies its norm before.
-    inner = len(tower.integers("deepstack_visual_indexes")) * (merger + 2 * merged)
-    return ends + tower.integer("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
+    inner_mergers = len(tower.integers("deepstack_visual_indexes")) * (merger + 2 * merged)
+    return embeddings + tower.integer("depth", 27, high=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner_mergers
 
 
 Tower = Callable[[ConfigValues, int], int]

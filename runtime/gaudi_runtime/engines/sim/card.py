@@ -19,11 +19,11 @@ DEFAULT_MEMORY = 128 * GIB
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """The costs of one phase on a simulated card: compile and capture seconds of a bucket, and graph bytes per unit."""
+    """The costs of a phase on a card: seconds to compile and capture a bucket, and graph bytes per bucket weight."""
 
     compile_seconds: float
     capture_seconds: float
-    graph_bytes: float
+    bytes_per_weight: float
 
 
 @dataclass(frozen=True)
@@ -32,63 +32,63 @@ class SimCard:
 
     name: str
     model: str
-    memory: int
-    weights: int
-    workspace: int
-    block: int
-    prompt: PhaseCost
-    decode: PhaseCost
+    memory_bytes: int
+    weight_bytes: int
+    workspace_bytes: int
+    block_bytes: int
+    prompt_cost: PhaseCost
+    decode_cost: PhaseCost
     prompt_speed: float = 0.0
     answer_speed: float = 0.0
 
     def scripted_cost(self, phase: BucketPhase) -> PhaseCost:
         """Return the cost of one phase."""
-        return self.prompt if phase is BucketPhase.PROMPT else self.decode
+        return self.prompt_cost if phase is BucketPhase.PROMPT else self.decode_cost
 
     def graph_bytes(self, phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
         """Return the bytes of the graph of one bucket; `block_size` is in tokens per KV block."""
-        return int(self.scripted_cost(phase).graph_bytes * bucket_weight(phase, bucket, block_size))
+        return int(self.scripted_cost(phase).bytes_per_weight * bucket_weight(phase, bucket, block_size))
 
 
-def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
-    """Return an imaginary card without delays. Each of its sizes is a round share of `memory` bytes."""
+def imaginary_card(memory_bytes: int = DEFAULT_MEMORY) -> SimCard:
+    """Return an imaginary card without delays. Each of its sizes is a round share of `memory_bytes`."""
     # With a memory of 128 GiB, the weights take 16 GiB, a KV block 16 MiB, and a graph 1 MiB per token or sequence.
-    graph = PhaseCost(0, 0, memory / 131_072)
+    phase_cost = PhaseCost(0, 0, memory_bytes / 131_072)
     return SimCard(
         name="of this script",
         model="none",
-        memory=memory,
-        weights=memory // 8,
-        workspace=0,
-        block=max(1, memory // 8192),
-        prompt=graph,
-        decode=graph,
+        memory_bytes=memory_bytes,
+        weight_bytes=memory_bytes // 8,
+        workspace_bytes=0,
+        block_bytes=max(1, memory_bytes // 8192),
+        prompt_cost=phase_cost,
+        decode_cost=phase_cost,
     )
 
 
 def apply_script(card: SimCard, script: SimScript) -> SimCard:
     """Return the simulated card with the values of the script. Values that the script does not set stay unchanged."""
 
-    def scripted_or_default(value: float | None, own: float) -> float:
-        # `value or own` would be wrong, because the script may set a value to 0.
-        return own if value is None else value
+    def scripted_or_default(value: float | None, default: float) -> float:
+        # `value or default` would be wrong, because the script may set a value to 0.
+        return default if value is None else value
 
-    def cost(own: PhaseCost, graph_bytes: float | None) -> PhaseCost:
+    def cost(default: PhaseCost, bytes_per_weight: float | None) -> PhaseCost:
         return PhaseCost(
-            scripted_or_default(script.compile_seconds, own.compile_seconds),
-            scripted_or_default(script.capture_seconds, own.capture_seconds),
-            scripted_or_default(graph_bytes, own.graph_bytes),
+            scripted_or_default(script.compile_seconds, default.compile_seconds),
+            scripted_or_default(script.capture_seconds, default.capture_seconds),
+            scripted_or_default(bytes_per_weight, default.bytes_per_weight),
         )
 
     return SimCard(
         name=card.name,
         model=card.model,
-        memory=int(scripted_or_default(script.device_memory_bytes, card.memory)),
-        weights=int(scripted_or_default(script.weight_bytes, card.weights)),
-        workspace=int(scripted_or_default(script.workspace_bytes, card.workspace)),
-        block=int(scripted_or_default(script.block_bytes, card.block)),
-        prompt=cost(card.prompt, script.graph_bytes_per_token),
-        decode=cost(card.decode, script.graph_bytes_per_sequence),
+        memory_bytes=int(scripted_or_default(script.device_memory_bytes, card.memory_bytes)),
+        weight_bytes=int(scripted_or_default(script.weight_bytes, card.weight_bytes)),
+        workspace_bytes=int(scripted_or_default(script.workspace_bytes, card.workspace_bytes)),
+        block_bytes=int(scripted_or_default(script.block_bytes, card.block_bytes)),
+        prompt_cost=cost(card.prompt_cost, script.graph_bytes_per_token),
+        decode_cost=cost(card.decode_cost, script.graph_bytes_per_sequence),
         prompt_speed=scripted_or_default(script.prompt_tokens_per_second, card.prompt_speed),
         answer_speed=scripted_or_default(script.tokens_per_second, card.answer_speed),
     )

@@ -16,26 +16,26 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config, mo
 from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
-def card_from_catalog(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
+def card_from_catalog(config: RuntimeConfig, card_name: str, model: str | None) -> SimCard:
     """Return a simulated card with the values of a card and a model in the catalog.
 
     If `model` is None, use the model that the card was measured with. Raises ConfigError for an unknown card or model,
     and PlanImpossible if the ranks are not possible.
     """
-    known = card_named(card)
-    shape = _find_shape(model or (known.rates.model if known.rates else None))
+    catalog_card = card_named(card_name)
+    shape = _find_shape(model or (catalog_card.rates.model if catalog_card.rates else None))
     inputs = inputs_from_config(config)
-    total = total_memory(inputs, known) or Figure(DEFAULT_MEMORY, "the imaginary card", Confidence.ASSUMED)
+    total = total_memory(inputs, catalog_card) or Figure(DEFAULT_MEMORY, "the imaginary card", Confidence.ASSUMED)
     memory = forecast_memory(inputs, shape, total)
     return SimCard(
-        name=known.name,
+        name=catalog_card.name,
         model=shape.name or shape.family,
-        memory=int(total.value),
-        weights=int(memory.weights.value),
-        workspace=int(memory.workspace.value),
-        block=int(memory.block.value),
-        prompt=_phase_cost(known, BucketPhase.PROMPT, shape, inputs),
-        decode=_phase_cost(known, BucketPhase.DECODE, shape, inputs),
+        memory_bytes=int(total.value),
+        weight_bytes=int(memory.weights.value),
+        workspace_bytes=int(memory.workspace.value),
+        block_bytes=int(memory.block.value),
+        prompt_cost=_phase_cost(catalog_card, BucketPhase.PROMPT, shape, inputs),
+        decode_cost=_phase_cost(catalog_card, BucketPhase.DECODE, shape, inputs),
     )
 
 

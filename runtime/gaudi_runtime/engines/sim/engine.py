@@ -52,12 +52,12 @@ class SimEngine:
         self._script: SimScript = read_script(config.engine.sim_script)
         self._card = _create_card(config, self._script)
         self._clock = SimClock(self._script.time_scale, sleep)
-        self._memory = SimMemory(self._card.memory)
+        self._memory = SimMemory(self._card.memory_bytes)
         self._faults = Faults(self._script, rank)
         self._recipes = SimRecipeCache(config.recipe_cache_dir, self.recipe_key())
         self._plan = BucketPlan((), ())
         self._kv_blocks = 0
-        self._warm: set[tuple[BucketPhase, Bucket]] = set()
+        self._warm_buckets: set[tuple[BucketPhase, Bucket]] = set()
         self._serving = self._new_serving()
         self._served_since = 0.0
 
@@ -86,19 +86,19 @@ class SimEngine:
         if reason := self._faults.script.fail_load:
             # The script names the reason that the report must show. Raise the error class with this reason. Raise
             # RuntimeError for an unknown reason, like a crash in a real engine.
-            known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
-            error = known.get(reason, RuntimeError)
+            errors_by_reason = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
+            error = errors_by_reason.get(reason, RuntimeError)
             raise error(f"The simulated checkpoint cannot be loaded, because engine.simScript.failLoad is {reason}.")
-        self._reserve_memory(self._card.weights, "the weights")
+        self._reserve_memory(self._card.weight_bytes, "the weights")
 
     def profile(self) -> DeviceMemory:
         """Return the card's memory after the weights and the workspace are allocated."""
-        self._reserve_memory(self._card.workspace, "the workspace of the profile run")
+        self._reserve_memory(self._card.workspace_bytes, "the workspace of the profile run")
         return self._memory.current_memory()  # not memory(), which would call the other ranks of a group
 
     def block_bytes(self) -> int:
         """Return the bytes of one KV block."""
-        return self._card.block
+        return self._card.block_bytes
 
     def recipe_key(self) -> RecipeKey:
         """Return the recipe key of the simulated card and model."""
@@ -106,7 +106,7 @@ class SimEngine:
 
     def allocate(self, kv_blocks: int) -> None:
         """Count the KV cache as used."""
-        self._memory.reserve(kv_blocks * self._card.block)
+        self._memory.reserve(kv_blocks * self._card.block_bytes)
         self._kv_blocks = kv_blocks
         self._serving = self._new_serving()
 
@@ -116,15 +116,15 @@ class SimEngine:
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Wait for the time of one compile, which is shorter with a cached recipe, or raise the scripted fault."""
-        more = self._faults.inject_compile_fault(phase)
+        extra_seconds = self._faults.inject_compile_fault(phase)
         self._memory.reserve(self._script.leak_bytes_per_bucket)
         seconds = self._card.scripted_cost(phase).compile_seconds
         if self._recipes.holds(phase, bucket):
-            given = self._script.recipe_seconds
-            seconds = seconds * RECIPE_SHARE if given is None else given
-        self._clock.wait_blocking(seconds + more)
+            recipe_seconds = self._script.recipe_seconds
+            seconds = seconds * RECIPE_SHARE if recipe_seconds is None else recipe_seconds
+        self._clock.wait_blocking(seconds + extra_seconds)
         self._recipes.record(phase, bucket)
-        self._warm.add((phase, bucket))
+        self._warm_buckets.add((phase, bucket))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Count the time and bytes of one graph. Raises DeviceOutOfMemory by script or if the memory is full."""
@@ -177,11 +177,11 @@ class SimEngine:
     async def close(self) -> None:
         """Do nothing, because there is nothing to free."""
 
-    def _reserve_memory(self, size: int, what: str) -> None:
+    def _reserve_memory(self, size: int, content: str) -> None:
         try:
             self._memory.reserve(size)
         except errors.DeviceOutOfMemory as error:
-            raise errors.PlanImpossible(f"{what} do not fit the simulated card: {error}") from error
+            raise errors.PlanImpossible(f"{content} do not fit the simulated card: {error}") from error
 
     def _new_serving(self) -> SimServing:
         return SimServing(
@@ -192,7 +192,7 @@ class SimEngine:
             self._config.limits,
             self._plan,
             self._kv_blocks,
-            self._warm,
+            self._warm_buckets,
             self._config.warmup.fail_on_cold_shapes,
         )
 

@@ -21,13 +21,13 @@ T = TypeVar("T")
 class SimLeader(SimEngine):
     """Rank 0 of a group of sim engines, which sends each call to the other ranks and executes it at the same time."""
 
-    def set_other_pods(self, others: OtherPods) -> None:
+    def set_other_pods(self, other_pods: OtherPods) -> None:
         """Combine this engine with the engines of the other pods. Call this method before `load`."""
-        self._others = others
+        self._other_pods = other_pods
 
     def load(self, progress: Progress) -> None:
         """Wait for all ranks, then load on all of them."""
-        self._others.wait_for_ranks(progress)
+        self._other_pods.wait_for_ranks(progress)
         self._run_on_all(Verb.LOAD, partial(super().load, progress))
 
     def profile(self) -> DeviceMemory:
@@ -60,8 +60,8 @@ class SimLeader(SimEngine):
 
     def warm_defragmenter(self, progress: Progress) -> bool:
         """Run the block swaps on all ranks. Return False if any rank swaps no blocks."""
-        own, others = self._run_on_all(Verb.DEFRAGMENTER, partial(super().warm_defragmenter, progress))
-        return own and all(others)
+        own_answer, other_answers = self._run_on_all(Verb.DEFRAGMENTER, partial(super().warm_defragmenter, progress))
+        return own_answer and all(other_answers)
 
     def memory(self) -> DeviceMemory:
         """Return the current device memory of the rank with the least free memory."""
@@ -69,20 +69,20 @@ class SimLeader(SimEngine):
 
     def start_serving(self) -> None:
         """Accept requests from now on. This method runs on the event loop and does not block."""
-        self._others.announce_serving()
+        self._other_pods.announce_serving()
         super().start_serving()
 
-    def _run_on_all(self, verb: Verb, own: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
+    def _run_on_all(self, verb: Verb, own_call: Callable[[], T], *arguments: object) -> tuple[T, list[Any]]:
         """Return the answer of this rank and the answers of the other ranks. Raises the failure of any rank."""
-        asked = self._others.send_command(verb, *arguments)
+        futures = self._other_pods.send_command(verb, *arguments)
         try:
-            answer = own()
+            own_answer = own_call()
         finally:
             # Wait for the other ranks even if this rank has failed. Otherwise a late answer would be read as the answer
             # to the next call.
-            updates = {rank: each.result() for rank, each in asked.items()}
+            updates = {rank: future.result() for rank, future in futures.items()}
         raise_first_failure(updates)
-        return answer, [each.answer for each in updates.values()]
+        return own_answer, [update.answer for update in updates.values()]
 
 
 class SimRank(SimEngine):
@@ -94,14 +94,14 @@ class SimRank(SimEngine):
             case Verb.LOAD:
                 self.load(progress)
             case Verb.PROFILE | Verb.MEMORY:
-                found = self.profile() if verb is Verb.PROFILE else self.memory()
-                return found.free, found.total
+                memory = self.profile() if verb is Verb.PROFILE else self.memory()
+                return memory.free, memory.total
             case Verb.BLOCK_BYTES:
                 return self.block_bytes()
             case Verb.ALLOCATE:
                 self.allocate(*arguments)
             case Verb.PLAN:
-                prompt, decode = (tuple(Bucket(*each) for each in phase) for phase in arguments)
+                prompt, decode = (tuple(Bucket(*bucket) for bucket in buckets) for buckets in arguments)
                 self.use_plan(BucketPlan(prompt, decode))
             case Verb.WARM:
                 self.warm(BucketPhase(arguments[0]), Bucket(*arguments[1]))
@@ -116,12 +116,12 @@ class SimRank(SimEngine):
         return None
 
 
-def smallest_memory(own: DeviceMemory, others: Iterable[Sequence[int]]) -> DeviceMemory:
+def smallest_memory(own_memory: DeviceMemory, other_memories: Iterable[Sequence[int]]) -> DeviceMemory:
     """Return the smallest free and the smallest total memory of all ranks, in bytes."""
-    all_ranks = [own, *(DeviceMemory(*each) for each in others)]
-    return DeviceMemory(min(each.free for each in all_ranks), min(each.total for each in all_ranks))
+    memories = [own_memory, *(DeviceMemory(*memory) for memory in other_memories)]
+    return DeviceMemory(min(memory.free for memory in memories), min(memory.total for memory in memories))
 
 
-def largest_value(own: int, others: Iterable[int]) -> int:
+def largest_value(own_value: int, other_values: Iterable[int]) -> int:
     """Return the largest of the values that the ranks report."""
-    return max(own, *others)
+    return max(own_value, *other_values)

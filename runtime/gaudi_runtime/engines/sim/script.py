@@ -94,30 +94,30 @@ class Faults:
 
     def __init__(self, script: SimScript, rank: int = 0) -> None:
         """Create the faults; there are none if the script limits the faults to another rank."""
-        spared = script.only_rank is not None and script.only_rank != rank
-        self.script = SimScript() if spared else script
+        is_other_rank = script.only_rank is not None and script.only_rank != rank
+        self.script = SimScript() if is_other_rank else script
         self._steps: Counter[tuple[str, BucketPhase]] = Counter()
 
     def inject_compile_fault(self, phase: BucketPhase) -> float:
         """Count a compile and return its additional seconds. The script may make it raise, block or end the process."""
-        at, script = self._count_step("compile", phase), self.script
-        if at == script.stall_at_bucket:
+        step, script = self._count_step("compile", phase), self.script
+        if step == script.stall_at_bucket:
             # Nothing ever sets this event, so the thread blocks until the runtime's stall timeout ends the process.
             threading.Event().wait()
-        if at == script.crash_at_bucket:
+        if step == script.crash_at_bucket:
             # Exit like a fault in a native library: without an exception, a clean-up or a last report.
             os._exit(SEGFAULT_EXIT)
-        if at == script.raise_at_bucket:
-            raise RuntimeError(f"simulated by raiseAtBucket={at}")
-        if at == script.oom_at_compile:
-            raise DeviceOutOfMemory(f"simulated by oomAtCompile={at}")
-        return script.slow_seconds if at == script.slow_at_bucket else 0.0
+        if step == script.raise_at_bucket:
+            raise RuntimeError(f"simulated by raiseAtBucket={step}")
+        if step == script.oom_at_compile:
+            raise DeviceOutOfMemory(f"simulated by oomAtCompile={step}")
+        return script.slow_seconds if step == script.slow_at_bucket else 0.0
 
     def inject_capture_fault(self, phase: BucketPhase) -> None:
         """Count a capture. Raises DeviceOutOfMemory if the script sets it for this bucket."""
-        at = self._count_step("capture", phase)
-        if at == self.script.oom_at_bucket:
-            raise DeviceOutOfMemory(f"simulated by oomAtBucket={at}")
+        step = self._count_step("capture", phase)
+        if step == self.script.oom_at_bucket:
+            raise DeviceOutOfMemory(f"simulated by oomAtBucket={step}")
 
     def _count_step(self, verb: str, phase: BucketPhase) -> str:
         self._steps[verb, phase] += 1

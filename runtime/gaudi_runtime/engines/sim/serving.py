@@ -41,9 +41,9 @@ class ByteTokenizer:
 class SimSequence:
     """The place of a served sequence in the sim engine: its reserved KV blocks and the KV blocks that it uses now."""
 
-    reserved: int
+    reserved_blocks: int
     turn: asyncio.Future[None]
-    blocks: int = 0
+    used_blocks: int = 0
 
 
 class SimScheduler:
@@ -52,46 +52,46 @@ class SimScheduler:
     It is used only on the event loop.
     """
 
-    def __init__(self, places: int, blocks: int) -> None:
-        self.total_blocks, self._places = blocks, places
-        self.seats: set[SimSequence] = set()
-        self._queue: deque[SimSequence] = deque()
+    def __init__(self, max_sequences: int, blocks: int) -> None:
+        self.total_blocks, self._max_sequences = blocks, max_sequences
+        self.running: set[SimSequence] = set()
+        self._waiting: deque[SimSequence] = deque()
 
     def current_load(self) -> EngineLoad:
         """Return the number of admitted and of waiting sequences, and the number of reserved KV blocks."""
-        reserved = sum(seat.reserved for seat in self.seats)
-        return EngineLoad(len(self.seats), len(self._queue), reserved, self.total_blocks)
+        reserved = sum(sequence.reserved_blocks for sequence in self.running)
+        return EngineLoad(len(self.running), len(self._waiting), reserved, self.total_blocks)
 
     @asynccontextmanager
     async def reserve_place(self, blocks: int) -> AsyncIterator[SimSequence]:
         """Reserve a place in the batch and `blocks` KV blocks until the context ends."""
-        seat = SimSequence(blocks, asyncio.get_running_loop().create_future())
-        self._queue.append(seat)
+        sequence = SimSequence(blocks, asyncio.get_running_loop().create_future())
+        self._waiting.append(sequence)
         self._start_next()
         try:
-            await seat.turn
-            yield seat
+            await sequence.turn
+            yield sequence
         finally:
-            if seat in self._queue:
-                self._queue.remove(seat)
-            self.seats.discard(seat)
+            if sequence in self._waiting:
+                self._waiting.remove(sequence)
+            self.running.discard(sequence)
             self._start_next()
 
     def _start_next(self) -> None:
-        while self._queue and len(self.seats) < self._places:
+        while self._waiting and len(self.running) < self._max_sequences:
             # Later sequences never overtake the first sequence in the queue. Otherwise short prompts, which always fit,
             # would keep a long prompt waiting forever.
-            if self.current_load().used_blocks + self._queue[0].reserved > self.total_blocks:
+            if self.current_load().used_blocks + self._waiting[0].reserved_blocks > self.total_blocks:
                 return
-            seat = self._queue.popleft()
-            self.seats.add(seat)
+            sequence = self._waiting.popleft()
+            self.running.add(sequence)
             # If the consumer has disconnected, the turn is already cancelled, and the consumer frees the place.
-            if not seat.turn.done():
-                seat.turn.set_result(None)
+            if not sequence.turn.done():
+                sequence.turn.set_result(None)
 
 
 class SimServing:
-    """The sim engine while it serves. `warm` contains the shapes that need no compile.
+    """The sim engine while it serves. `warm_shapes` contains the shapes that need no compile.
 
     It is used only on the event loop.
     """
@@ -105,48 +105,48 @@ class SimServing:
         limits: Limits,
         plan: BucketPlan,
         kv_blocks: int,
-        warm: set[tuple[BucketPhase, Bucket]],
+        warm_shapes: set[tuple[BucketPhase, Bucket]],
         fail_on_cold_shapes: bool,
     ) -> None:
         self._pad = make_padder(plan, limits, self._is_warm)
         self.counters = ServingHistogram(self._pad)
         self._script, self._card, self._clock, self._memory = script, card, clock, memory
-        self._limits, self._warm = limits, warm
+        self._limits, self._warm_shapes = limits, warm_shapes
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._scheduler = SimScheduler(limits.max_num_seqs, kv_blocks)
-        self._requests = 0
+        self._request_count = 0
 
     async def stream(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """Stream the prompt back byte by byte. The answer ends after the last byte of the prompt."""
-        async with self._scheduler.reserve_place(self.block_count(len(prompt) + sampling.max_tokens)) as seat:
-            self._requests += 1
+        async with self._scheduler.reserve_place(self.block_count(len(prompt) + sampling.max_tokens)) as sequence:
+            self._request_count += 1
             self._memory.reserve(self._script.leak_bytes_per_request)
-            await self._prefill(seat, len(prompt))
-            text, stops = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
+            await self._prefill(sequence, len(prompt))
+            decoder, stop_strings = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
             for position, token in enumerate(cycle(prompt) if sampling.ignore_eos else prompt, start=1):
                 if position == self._script.fail_at_token:
                     raise RuntimeError(f"simulated by failAtToken={position}")
-                await self._decode_step(seat, len(prompt) + position)
-                piece = stops.push(text.decode(bytes([token % 256])))
+                await self._decode_step(sequence, len(prompt) + position)
+                chunk_text = stop_strings.push(decoder.decode(bytes([token % 256])))
                 # The echo ends after the last token of the prompt, where a real model would produce its stop token.
-                reason = _finish_reason(position, prompt, sampling, stops.stopped)
-                if reason is not None and not stops.stopped:
-                    piece += stops.flush()
-                yield GenerationChunk(piece, (token,), reason)
-                if reason is not None:
+                finish_reason = _finish_reason(position, prompt, sampling, stop_strings.stopped)
+                if finish_reason is not None and not stop_strings.stopped:
+                    chunk_text += stop_strings.flush()
+                yield GenerationChunk(chunk_text, (token,), finish_reason)
+                if finish_reason is not None:
                     return
 
     def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
-        wanted = prompt_tokens + max_tokens
-        if wanted > self._limits.max_model_len:
+        tokens = prompt_tokens + max_tokens
+        if tokens > self._limits.max_model_len:
             return (
                 f"{prompt_tokens} prompt tokens and {plural(max_tokens, 'token')} for the answer exceed the model's "
                 f"maximum length of {self._limits.max_model_len} tokens. Shorten the prompt or lower max_tokens."
             )
-        if self.block_count(wanted) > self._scheduler.total_blocks:
+        if self.block_count(tokens) > self._scheduler.total_blocks:
             return (
-                f"{wanted} tokens of prompt and answer need more than the {self._scheduler.total_blocks} KV blocks of "
+                f"{tokens} tokens of prompt and answer need more than the {self._scheduler.total_blocks} KV blocks of "
                 "this server. Shorten the prompt or lower max_tokens."
             )
         return None
@@ -159,42 +159,42 @@ class SimServing:
         """Return the number of KV blocks that this many tokens need."""
         return -(-tokens // self._limits.block_size)
 
-    async def _prefill(self, seat: SimSequence, tokens: int) -> None:
-        seat.blocks = self.block_count(tokens)
+    async def _prefill(self, sequence: SimSequence, tokens: int) -> None:
+        sequence.used_blocks = self.block_count(tokens)
         await self._count_or_compile(BucketPhase.PROMPT, 1, tokens, 0)
         if self._card.prompt_speed:
             await self._clock.wait(tokens / self._card.prompt_speed)
 
-    async def _decode_step(self, seat: SimSequence, tokens: int) -> None:
-        seat.blocks = self.block_count(tokens)
-        seats = self._scheduler.seats
-        filled = sum(each.blocks for each in seats)
-        await self._count_or_compile(BucketPhase.DECODE, len(seats), 1, max(len(seats), filled))
+    async def _decode_step(self, decoded_sequence: SimSequence, tokens: int) -> None:
+        decoded_sequence.used_blocks = self.block_count(tokens)
+        running = self._scheduler.running
+        used_blocks = sum(sequence.used_blocks for sequence in running)
+        await self._count_or_compile(BucketPhase.DECODE, len(running), 1, max(len(running), used_blocks))
         await self._clock.wait(1 / self._card.answer_speed if self._card.answer_speed else 0)
 
-    async def _count_or_compile(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> None:
+    async def _count_or_compile(self, phase: BucketPhase, batch_size: int, query_len: int, blocks: int) -> None:
         """Count a batch with a warm shape. For a cold shape, also compile it while the request waits."""
-        real = Bucket(batch, query, blocks)
-        padded = self._pad(phase, real)
+        real_shape = Bucket(batch_size, query_len, blocks)
+        padded_run = self._pad(phase, real_shape)
         # Check before the shape is counted, because a request that fails must not change the counters.
-        if not padded.warm and self._fail_on_cold_shapes:
-            shape = tuple(padded.bucket)
+        if not padded_run.warm and self._fail_on_cold_shapes:
+            shape = tuple(padded_run.bucket)
             raise RuntimeError(f"{phase} shape {shape} was not warmed up, but warmup.failOnColdShapes is true")
-        self.counters.observe(phase, real, padded)
-        if not padded.warm:
-            self.counters.count_compiles(phase, padded.bucket)
+        self.counters.observe(phase, real_shape, padded_run)
+        if not padded_run.warm:
+            self.counters.count_compiles(phase, padded_run.bucket)
             # Add the shape before the wait. Otherwise another request with the same shape would count as another
             # recompilation.
-            self._warm.add((phase, padded.bucket))
+            self._warm_shapes.add((phase, padded_run.bucket))
             await self._clock.wait(self._card.scripted_cost(phase).compile_seconds)
 
     def _is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
-        return (phase, bucket) in self._warm and not self._is_forced_cold(phase)
+        return (phase, bucket) in self._warm_shapes and not self._is_forced_cold(phase)
 
     def _is_forced_cold(self, phase: BucketPhase) -> bool:
         """Return whether the script makes the prompt shape of this request cold."""
-        every = self._script.recompile_every
-        return phase is BucketPhase.PROMPT and every > 0 and self._requests % every == 0
+        recompile_every = self._script.recompile_every
+        return phase is BucketPhase.PROMPT and recompile_every > 0 and self._request_count % recompile_every == 0
 
 
 def _finish_reason(position: int, prompt: Sequence[int], sampling: SamplingParams, stopped: bool) -> str | None:

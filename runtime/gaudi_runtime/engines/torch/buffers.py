@@ -24,23 +24,23 @@ INDEX = torch.int64
 class Geometry:
     """The sizes of a loaded model that determine its KV cache and its buffers.
 
-    `contiguous` means that decode reads a prefix of the cache instead of gathering blocks.
+    `contiguous_attention` means that decode reads a prefix of the cache instead of gathering blocks.
     """
 
-    layers: int
-    hidden: int
-    vocabulary: int
+    layer_count: int
+    hidden_size: int
+    vocabulary_size: int
     kv_heads: int
     head_dim: int
     block_size: int
     dtype: torch.dtype
-    contiguous: bool
+    contiguous_attention: bool
 
     @property
     def block_bytes(self) -> int:
         """The bytes of one KV block in all layers (docs/internals/warmup.md, Memory split)."""
         key_and_value = 2 * self.kv_heads * self.head_dim * self.dtype.itemsize
-        return self.layers * self.block_size * key_and_value
+        return self.layer_count * self.block_size * key_and_value
 
 
 KVCache = list[tuple[torch.Tensor, torch.Tensor]]
@@ -61,7 +61,7 @@ def empty_cache(geometry: Geometry, kv_blocks: int, device: torch.device) -> KVC
     def zeros() -> torch.Tensor:
         return torch.zeros(shape, dtype=geometry.dtype, device=device)
 
-    return [(zeros(), zeros()) for _ in range(geometry.layers)]
+    return [(zeros(), zeros()) for _ in range(geometry.layer_count)]
 
 
 class Buffers(NamedTuple):
@@ -91,21 +91,21 @@ class Buffers(NamedTuple):
 
 def _layout(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> Iterator[tuple[tuple[int, ...], torch.dtype]]:
     """Return the shape and the dtype of each field of Buffers, in order."""
-    rows, query, blocks = bucket
-    prompt = phase is BucketPhase.PROMPT
-    blocks *= rows if prompt else 1
+    batch_size, query_len, blocks = bucket
+    is_prompt = phase is BucketPhase.PROMPT
+    blocks *= batch_size if is_prompt else 1
     # Contiguous decode reads the KV cache in place, so it needs no buffer for gathered blocks.
-    gathered = 0 if geometry.contiguous and not prompt else blocks
-    window = (gathered, geometry.block_size, geometry.kv_heads, geometry.head_dim)
-    yield from [((rows, query), INDEX)] * 2
-    yield (rows * query,), INDEX
-    yield (rows,), INDEX
+    gathered_blocks = 0 if geometry.contiguous_attention and not is_prompt else blocks
+    window_shape = (gathered_blocks, geometry.block_size, geometry.kv_heads, geometry.head_dim)
+    yield from [((batch_size, query_len), INDEX)] * 2
+    yield (batch_size * query_len,), INDEX
+    yield (batch_size,), INDEX
     yield (blocks,), INDEX
-    yield (0 if prompt else blocks,), INDEX
-    yield (rows if prompt else blocks,), INDEX
-    yield (rows * query, geometry.hidden), geometry.dtype
-    yield from [(window, geometry.dtype)] * 2
-    yield (rows, geometry.vocabulary), torch.float32
+    yield (0 if is_prompt else blocks,), INDEX
+    yield (batch_size if is_prompt else blocks,), INDEX
+    yield (batch_size * query_len, geometry.hidden_size), geometry.dtype
+    yield from [(window_shape, geometry.dtype)] * 2
+    yield (batch_size, geometry.vocabulary_size), torch.float32
 
 
 def buffer_bytes(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> int:
@@ -128,52 +128,52 @@ INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "len
 
 
 def fill_buffers(
-    buffers: Buffers, phase: BucketPhase, works: tuple[BatchRow, ...], geometry: Geometry, padding: int
+    buffers: Buffers, phase: BucketPhase, rows: tuple[BatchRow, ...], geometry: Geometry, padding_id: int
 ) -> None:
-    """Write a batch into the buffers and fill the rest with padding, which uses the KV block `padding`.
+    """Write a batch into the buffers and fill the rest with padding, which uses the KV block `padding_id`.
 
     The rules are in docs/internals/torch-engine.md, Padding.
     """
     inputs = {name: np.zeros(getattr(buffers, name).shape, dtype=np.int64) for name in INPUT_FIELDS}
-    inputs["slots"] += padding * geometry.block_size
-    for row, work in enumerate(works):
-        _fill_row(inputs, row, work, geometry.block_size)
+    inputs["slots"] += padding_id * geometry.block_size
+    for index, row in enumerate(rows):
+        _fill_row(inputs, index, row, geometry.block_size)
     if phase is BucketPhase.PROMPT:
-        _fill_contexts(inputs, works, geometry.block_size)
+        _fill_contexts(inputs, rows, geometry.block_size)
     else:
-        _fill_decode(inputs, works, geometry)
+        _fill_decode(inputs, rows, geometry)
     for name, array in inputs.items():
         getattr(buffers, name).copy_(torch.from_numpy(array))
 
 
-def _fill_row(inputs: Inputs, row: int, work: BatchRow, block_size: int) -> None:
-    query, count = inputs["tokens"].shape[1], len(work.tokens)
-    positions = np.arange(work.start, work.start + count)
-    blocks = np.array(work.blocks)
-    inputs["tokens"][row, :count] = work.tokens
-    inputs["positions"][row, :count] = positions
+def _fill_row(inputs: Inputs, index: int, row: BatchRow, block_size: int) -> None:
+    query_len, token_count = inputs["tokens"].shape[1], len(row.tokens)
+    positions = np.arange(row.start, row.start + token_count)
+    blocks = np.array(row.blocks)
+    inputs["tokens"][index, :token_count] = row.tokens
+    inputs["positions"][index, :token_count] = positions
     slots = blocks[positions // block_size] * block_size + positions % block_size
-    inputs["slots"][row * query : row * query + count] = slots
-    inputs["last"][row] = row * query + count - 1
+    inputs["slots"][index * query_len : index * query_len + token_count] = slots
+    inputs["last"][index] = index * query_len + token_count - 1
 
 
-def _fill_contexts(inputs: Inputs, works: tuple[BatchRow, ...], block_size: int) -> None:
+def _fill_contexts(inputs: Inputs, rows: tuple[BatchRow, ...], block_size: int) -> None:
     """Write the block tables of the computed tokens row by row. Each row is as wide as the bucket's context."""
     width = len(inputs["blocks"]) // len(inputs["tokens"])
-    for row, work in enumerate(works):
-        used = -(-work.start // block_size)
-        inputs["blocks"][row * width : row * width + used] = work.blocks[:used]
-        inputs["lengths"][row] = work.start
+    for index, row in enumerate(rows):
+        used_blocks = -(-row.start // block_size)
+        inputs["blocks"][index * width : index * width + used_blocks] = row.blocks[:used_blocks]
+        inputs["lengths"][index] = row.start
 
 
-def _fill_decode(inputs: Inputs, works: tuple[BatchRow, ...], geometry: Geometry) -> None:
-    """Write the row and the token count of each block. With contiguous attention, the index is the block id."""
+def _fill_decode(inputs: Inputs, rows: tuple[BatchRow, ...], geometry: Geometry) -> None:
+    """Write the row and the token count of each block. With contiguous attention, a block's entry is at its id."""
     end = 0
-    for row, work in enumerate(works):
-        blocks = np.array(work.blocks)
+    for index, row in enumerate(rows):
+        blocks = np.array(row.blocks)
         start, end = end, end + len(blocks)
-        entries = blocks if geometry.contiguous else np.arange(start, end)
+        entries = blocks if geometry.contiguous_attention else np.arange(start, end)
         first_tokens = np.arange(len(blocks)) * geometry.block_size
         inputs["blocks"][entries] = blocks
-        inputs["owners"][entries] = row
-        inputs["lengths"][entries] = (work.start + 1 - first_tokens).clip(0, geometry.block_size)
+        inputs["owners"][entries] = index
+        inputs["lengths"][entries] = (row.start + 1 - first_tokens).clip(0, geometry.block_size)

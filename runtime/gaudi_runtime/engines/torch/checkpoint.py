@@ -43,12 +43,12 @@ def open_checkpoint(path: str) -> Checkpoint:
     folder = Path(path)
     if not folder.is_dir():
         raise ModelNotFound(f"Folder {path} does not exist. Check the path in spec.model.source.")
-    settings = _read_json(folder, "config.json")
-    if "model_type" not in settings:
+    content = _read_json(folder, "config.json")
+    if "model_type" not in content:
         raise ModelUnreadable(f"{folder / 'config.json'} has no model_type, so this is not a transformers checkpoint")
-    if settings["model_type"] not in CONFIG_MAPPING:
+    if content["model_type"] not in CONFIG_MAPPING:
         raise UnsupportedModel(
-            f"config.json has model_type: {settings['model_type']}, but the installed release of transformers does not "
+            f"config.json has model_type: {content['model_type']}, but the installed release of transformers does not "
             "support this type. Choose a model of the Llama or Qwen family."
         )
     if not any((folder / name).exists() for name in (INDEX_FILE, WEIGHTS_FILE)):
@@ -79,14 +79,14 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
 
 def _read_stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
     """Return the end-of-sequence ids of generation_config.json, or of config.json if that file has none."""
-    wanted = config.eos_token_id
+    stop_tokens = config.eos_token_id
     if (folder / "generation_config.json").exists():
         # Parse the file here to raise an error, because transformers silently ignores a file that it cannot parse.
         _read_json(folder, "generation_config.json")
-        wanted = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or wanted
-    if wanted is None:
+        stop_tokens = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or stop_tokens
+    if stop_tokens is None:
         return frozenset()
-    return frozenset(wanted if isinstance(wanted, list) else [wanted])
+    return frozenset(stop_tokens if isinstance(stop_tokens, list) else [stop_tokens])
 
 
 def check_architecture(config: PreTrainedConfig) -> None:

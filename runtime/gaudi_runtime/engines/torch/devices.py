@@ -84,8 +84,8 @@ def compile_for_shape(forward: Forward, name: str, backend: str) -> Forward:
     # has its own code object with one entry. A second entry is therefore always a recompilation and never another
     # bucket.
     original = cast(FunctionType, forward)
-    own = FunctionType(original.__code__.replace(co_name=name), original.__globals__, name)
-    return cast(Forward, torch.compile(own, backend=backend, dynamic=False, fullgraph=True))
+    forward_copy = FunctionType(original.__code__.replace(co_name=name), original.__globals__, name)
+    return cast(Forward, torch.compile(forward_copy, backend=backend, dynamic=False, fullgraph=True))
 
 
 class CpuDevice(Device):
@@ -98,7 +98,7 @@ class CpuDevice(Device):
         self._total = config.device_memory_bytes
         self._used = 0
         self._backend = config.compile_backend.value
-        self._compiled = config.execution_mode in GRAPH_MODES
+        self._compiles_forwards = config.execution_mode in GRAPH_MODES
 
     def memory(self) -> DeviceMemory:
         """Return the free and the total bytes of the memory budget."""
@@ -134,7 +134,7 @@ class CpuDevice(Device):
 
     def specialize(self, forward: Forward, name: str) -> Forward:
         """Compile with Dynamo, unless the execution mode is eager or lazy."""
-        return compile_for_shape(forward, name, self._backend) if self._compiled else forward
+        return compile_for_shape(forward, name, self._backend) if self._compiles_forwards else forward
 
     def capture(self, step: Step) -> Step:
         """Run the step and return it. On a CPU, the compiled step with its static buffers is the graph."""
@@ -168,7 +168,7 @@ class HpuDevice(Device):
             raise DeviceUnavailable("engine.device is hpu, but no Gaudi card is visible. Request habana.ai/gaudi.")
         self._driver: Any = bridge.hpu
         self.torch_device = torch.device("hpu")
-        self._compiled = config.execution_mode is ExecutionMode.TORCH_COMPILE
+        self._compiles_forwards = config.execution_mode is ExecutionMode.TORCH_COMPILE
 
     def memory(self) -> DeviceMemory:
         """Return the free and the total bytes that the driver reports."""
@@ -178,15 +178,15 @@ class HpuDevice(Device):
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
         """Return the free memory minus the peak use of the forward. The forward's buffers are already allocated."""
-        before = self.memory()
+        memory_before = self.memory()
         self._driver.reset_peak_memory_stats()
-        held = self._driver.memory_allocated()
+        allocated_bytes = self._driver.memory_allocated()
         step()
         # The step is only queued when `step()` returns. Wait for the card, because the step reaches its peak memory
         # later.
         self.synchronize()
-        peak = self._driver.max_memory_allocated() - held
-        return DeviceMemory(free=before.free - peak, total=before.total)
+        peak_bytes = self._driver.max_memory_allocated() - allocated_bytes
+        return DeviceMemory(free=memory_before.free - peak_bytes, total=memory_before.total)
 
     def synchronize(self) -> None:
         """Wait until the card has finished all queued work."""
@@ -194,7 +194,7 @@ class HpuDevice(Device):
 
     def specialize(self, forward: Forward, name: str) -> Forward:
         """Compile in torch.compile mode. In lazy mode the bridge itself compiles a recipe for each new shape."""
-        return compile_for_shape(forward, name, "hpu_backend") if self._compiled else forward
+        return compile_for_shape(forward, name, "hpu_backend") if self._compiles_forwards else forward
 
     def capture(self, step: Step) -> Step:
         """Return an HPU graph of the step. In torch.compile mode, return the compiled step."""
@@ -202,7 +202,7 @@ class HpuDevice(Device):
         # compilation.
         step()
         self.synchronize()
-        if self._compiled:
+        if self._compiles_forwards:
             return step
         graph, stream = self._driver.HPUGraph(), self._driver.Stream()
         # A capture records only the work of its own stream. Work of the default stream would be missing from the graph.

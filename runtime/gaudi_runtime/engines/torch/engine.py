@@ -135,7 +135,7 @@ class TorchEngine:
         )
 
     def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream one completion. Raises ValueError if `admissible` rejects it, RuntimeError before `start_serving`."""
+        """Stream one completion. Raises ValueError if it is not admissible, RuntimeError before `start_serving`."""
         if refusal := self.why_not_admissible(len(prompt), sampling.max_tokens):
             raise ValueError(refusal)
         if self._serving is None:
@@ -144,15 +144,15 @@ class TorchEngine:
 
     def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return None if a request of this size can be served, otherwise the reason as a sentence."""
-        wanted, longest = prompt_tokens + max_tokens, self._limits.max_model_len
+        tokens, longest = prompt_tokens + max_tokens, self._limits.max_model_len
         if prompt_tokens < 1 or max_tokens < 1:
             return "A prompt needs at least one token, and max_tokens must be at least 1."
-        asked = f"The prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}. The sum of {wanted} exceeds"
-        if wanted > longest:
-            return f"{asked} the model's maximum length of {longest} tokens. Shorten the prompt or lower max_tokens."
-        room = self._blocks.total * self._limits.block_size
-        if wanted > room:
-            return f"{asked} the {room} tokens that fit into the KV cache. Shorten the prompt or lower max_tokens."
+        prefix = f"The prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}. The sum of {tokens} exceeds"
+        if tokens > longest:
+            return f"{prefix} the model's maximum length of {longest} tokens. Shorten the prompt or lower max_tokens."
+        capacity = self._blocks.total_count * self._limits.block_size
+        if tokens > capacity:
+            return f"{prefix} the {capacity} tokens that fit into the KV cache. Shorten the prompt or lower max_tokens."
         return None
 
     def current_load(self) -> EngineLoad:

@@ -38,18 +38,18 @@ class GraphTable:
     """The compiled forwards and captured graphs of one model and one cache. It is not thread-safe."""
 
     def __init__(self, device: Device, network: Network, cache: KVCache, geometry: Geometry) -> None:
-        self.compiling = False
+        self.is_compiling = False
         self._device = device
         self._network = network
         self._cache = cache
         self._geometry = geometry
-        self._padding = padding_block(cache, geometry)
-        self._compiled: dict[Key, Callable[..., None]] = {}
+        self._padding_id = padding_block(cache, geometry)
+        self._compiled_forwards: dict[Key, Callable[..., None]] = {}
         self._graphs: dict[Key, CapturedGraph] = {}
 
     def is_compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Return whether the forward of this shape is compiled."""
-        return (phase, bucket) in self._compiled
+        return (phase, bucket) in self._compiled_forwards
 
     def is_captured(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Return whether this shape has a captured graph."""
@@ -73,30 +73,30 @@ class GraphTable:
 
         Raises DeviceOutOfMemory. In this case no memory of the bucket stays allocated.
         """
-        before, nbytes = self._device.memory().free, buffer_bytes(self._geometry, phase, bucket)
+        free_before, nbytes = self._device.memory().free, buffer_bytes(self._geometry, phase, bucket)
         self._device.reserve(nbytes)
         try:
             if not self.is_compiled(phase, bucket):
                 self.warm(phase, bucket)
             with self._convert_out_of_memory(phase, bucket):
                 buffers = self._allocate_buffers(phase, bucket)
-                step = partial(self._compiled[phase, bucket], *self._forward_arguments(phase, buffers))
+                step = partial(self._compiled_forwards[phase, bucket], *self._forward_arguments(phase, buffers))
                 self._graphs[phase, bucket] = CapturedGraph(buffers, self._device.capture(step))
         except BaseException:
             # The buffers are freed after any error, so the memory budget must no longer count them.
             self._device.release(nbytes)
             raise
-        return max(0, before - self._device.memory().free)
+        return max(0, free_before - self._device.memory().free)
 
-    def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[BatchRow, ...]) -> torch.Tensor:
+    def run(self, phase: BucketPhase, bucket: Bucket, rows: tuple[BatchRow, ...]) -> torch.Tensor:
         """Return the logits (bucket rows, vocabulary) of a batch. They are valid until the same bucket runs again."""
         # A graph reads fixed memory addresses, so the batch is copied into the buffers that were used for the capture.
         if graph := self._graphs.get((phase, bucket)):
-            fill_buffers(graph.buffers, phase, works, self._geometry, self._padding)
+            fill_buffers(graph.buffers, phase, rows, self._geometry, self._padding_id)
             graph.replay()
             return graph.buffers.logits
         buffers = self._allocate_buffers(phase, bucket)
-        fill_buffers(buffers, phase, works, self._geometry, self._padding)
+        fill_buffers(buffers, phase, rows, self._geometry, self._padding_id)
         self._run_forward(phase, bucket, buffers)
         return buffers.logits
 
@@ -117,15 +117,15 @@ class GraphTable:
 
     def _run_forward(self, phase: BucketPhase, bucket: Bucket, buffers: Buffers) -> None:
         """Run a forward without a graph. The first forward of a shape compiles it."""
-        if compiled := self._compiled.get((phase, bucket)):
+        if compiled := self._compiled_forwards.get((phase, bucket)):
             compiled(*self._forward_arguments(phase, buffers))
             return
         # Each bucket has its own name, so that logs and profiles distinguish the compiled forwards.
         compiled = self._device.specialize(forward, f"{phase}_" + "_".join(map(str, bucket)))
         # The event loop reads this flag. A serving loop that waits for a compile must not be reported as hung.
-        self.compiling = True
+        self.is_compiling = True
         try:
             compiled(*self._forward_arguments(phase, buffers))
         finally:
-            self.compiling = False
-        self._compiled[phase, bucket] = compiled
+            self.is_compiling = False
+        self._compiled_forwards[phase, bucket] = compiled

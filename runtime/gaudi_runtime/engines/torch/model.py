@@ -39,23 +39,25 @@ class DecodeAttentionInputs(NamedTuple):
 
 def prompt_attention_inputs(cache: KVCache, buffers: Buffers) -> PromptAttentionInputs:
     """Return the inputs for causal attention to the new tokens and full attention to the valid context tokens."""
-    rows, query = buffers.tokens.shape
-    context = buffers.keys.shape[0] // rows * buffers.keys.shape[1]
-    if context == 0:
+    rows, query_len = buffers.tokens.shape
+    context_len = buffers.keys.shape[0] // rows * buffers.keys.shape[1]
+    if context_len == 0:
         return PromptAttentionInputs(cache, buffers, mask=None)
     device = buffers.tokens.device
-    seen = torch.arange(context, device=device) < buffers.lengths[:, None]
-    causal = torch.ones(query, query, dtype=torch.bool, device=device).tril()
-    mask = torch.cat((seen[:, None].expand(rows, query, context), causal.expand(rows, query, query)), dim=-1)
+    context_mask = torch.arange(context_len, device=device) < buffers.lengths[:, None]
+    causal = torch.ones(query_len, query_len, dtype=torch.bool, device=device).tril()
+    mask = torch.cat(
+        (context_mask[:, None].expand(rows, query_len, context_len), causal.expand(rows, query_len, query_len)), dim=-1
+    )
     return PromptAttentionInputs(cache, buffers, mask[:, None])
 
 
 def decode_attention_inputs(cache: KVCache, buffers: Buffers) -> DecodeAttentionInputs:
     """Return the inputs for attention of each row to the valid tokens of its own blocks."""
     block_size, device = buffers.keys.shape[1], buffers.tokens.device
-    valid = torch.arange(block_size, device=device) < buffers.lengths[:, None]
-    rows = torch.arange(buffers.tokens.shape[0], device=device)
-    return DecodeAttentionInputs(cache, buffers, valid, owned=buffers.owners == rows[:, None])
+    valid_tokens = torch.arange(block_size, device=device) < buffers.lengths[:, None]
+    row_ids = torch.arange(buffers.tokens.shape[0], device=device)
+    return DecodeAttentionInputs(cache, buffers, valid_tokens, owned=buffers.owners == row_ids[:, None])
 
 
 def paged_attention(
@@ -74,24 +76,24 @@ def paged_attention(
     query (B, heads, Q, D), key and value (B, kv heads, Q, D) -> (B, Q, heads, D). The function ignores
     `attention_mask`, because `paged` contains the mask.
     """
-    keys, values = paged.cache[module.layer_idx]  # type: ignore[index]
-    _store(keys, key, paged.buffers.slots)
-    _store(values, value, paged.buffers.slots)
+    cached_keys, cached_values = paged.cache[module.layer_idx]  # type: ignore[index]
+    _store(cached_keys, key, paged.buffers.slots)
+    _store(cached_values, value, paged.buffers.slots)
     if isinstance(paged, PromptAttentionInputs):
-        return _compute_prompt_attention(paged, query, key, value, keys, values, scaling), None
-    return _compute_decode_attention(paged, query, keys, values, scaling), None
+        return _compute_prompt_attention(paged, query, key, value, cached_keys, cached_values, scaling), None
+    return _compute_decode_attention(paged, query, cached_keys, cached_values, scaling), None
 
 
-def _store(cache: Tensor, new: Tensor, slots: Tensor) -> None:
-    cache.index_copy_(0, slots, new.transpose(1, 2).reshape(-1, *cache.shape[1:]))
+def _store(cache: Tensor, new_states: Tensor, slots: Tensor) -> None:
+    cache.index_copy_(0, slots, new_states.transpose(1, 2).reshape(-1, *cache.shape[1:]))
 
 
-def _gather(cache: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
-    """Copy the blocks into `window` (N, S, kv heads, D). If it is empty, return the first N blocks of the cache."""
-    by_block = cache.view(-1, *window.shape[1:])
-    if window.shape[0] == 0:
-        return by_block[: blocks.shape[0]]
-    return torch.index_select(by_block, 0, blocks, out=window)
+def _gather(cache: Tensor, block_ids: Tensor, workspace: Tensor) -> Tensor:
+    """Copy the blocks into `workspace` (N, S, kv heads, D). If it is empty, return the first N blocks of the cache."""
+    by_block = cache.view(-1, *workspace.shape[1:])
+    if workspace.shape[0] == 0:
+        return by_block[: block_ids.shape[0]]
+    return torch.index_select(by_block, 0, block_ids, out=workspace)
 
 
 def _compute_prompt_attention(
@@ -99,68 +101,68 @@ def _compute_prompt_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    keys: Tensor,
-    values: Tensor,
+    cached_keys: Tensor,
+    cached_values: Tensor,
     scaling: float,
 ) -> Tensor:
     if paged.mask is not None:
-        key = _prepend_context(keys, key, paged.buffers.blocks, paged.buffers.keys)
-        value = _prepend_context(values, value, paged.buffers.blocks, paged.buffers.values)
+        key = _prepend_context(cached_keys, key, paged.buffers.blocks, paged.buffers.keys)
+        value = _prepend_context(cached_values, value, paged.buffers.blocks, paged.buffers.values)
     causal = paged.mask is None
-    mixed = scaled_dot_product_attention(
+    output = scaled_dot_product_attention(
         query, key, value, attn_mask=paged.mask, is_causal=causal, scale=scaling, enable_gqa=True
     )
-    return mixed.transpose(1, 2)
+    return output.transpose(1, 2)
 
 
-def _prepend_context(cache: Tensor, new: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
+def _prepend_context(cache: Tensor, new_states: Tensor, block_ids: Tensor, workspace: Tensor) -> Tensor:
     """Return (B, kv heads, context + Q, D): the cached tokens of each row, followed by its new tokens."""
-    gathered = _gather(cache, blocks, window).reshape(new.shape[0], -1, *cache.shape[1:])
-    return torch.cat((gathered.transpose(1, 2), new), dim=2)
+    context_states = _gather(cache, block_ids, workspace).reshape(new_states.shape[0], -1, *cache.shape[1:])
+    return torch.cat((context_states.transpose(1, 2), new_states), dim=2)
 
 
 def _compute_decode_attention(
-    paged: DecodeAttentionInputs, query: Tensor, keys: Tensor, values: Tensor, scaling: float
+    paged: DecodeAttentionInputs, query: Tensor, cached_keys: Tensor, cached_values: Tensor, scaling: float
 ) -> Tensor:
     """Compute softmax per block with the largest score of the row, then sum per row. Padding blocks get weight zero."""
     buffers = paged.buffers
     rows, heads, _, dim = query.shape
-    key_blocks = _gather(keys, buffers.blocks, buffers.keys)
-    value_blocks = _gather(values, buffers.blocks, buffers.values)
-    grouped = query.reshape(rows, key_blocks.shape[2], -1, dim)[buffers.owners]
-    scores = torch.einsum("nkgd,nskd->nkgs", grouped, key_blocks).float() * scaling
+    key_blocks = _gather(cached_keys, buffers.blocks, buffers.keys)
+    value_blocks = _gather(cached_values, buffers.blocks, buffers.values)
+    queries = query.reshape(rows, key_blocks.shape[2], -1, dim)[buffers.owners]
+    scores = torch.einsum("nkgd,nskd->nkgs", queries, key_blocks).float() * scaling
     scores = scores.masked_fill(~paged.valid[:, None, None], LOWEST)
-    peaks = torch.where(paged.owned[..., None, None], scores.amax(-1), LOWEST).amax(1)
-    weights = torch.exp(scores - peaks[buffers.owners][..., None])
-    mixed = torch.einsum("nkgs,nskd->nkgd", weights.to(value_blocks.dtype), value_blocks).float()
-    sums = paged.owned.float()
-    totals = (sums @ weights.sum(-1).flatten(1)).view(rows, heads, 1)
-    answer = (sums @ mixed.flatten(1)).view(rows, heads, dim) / totals.clamp_min(torch.finfo(torch.float32).tiny)
+    max_scores = torch.where(paged.owned[..., None, None], scores.amax(-1), LOWEST).amax(1)
+    weights = torch.exp(scores - max_scores[buffers.owners][..., None])
+    outputs = torch.einsum("nkgs,nskd->nkgd", weights.to(value_blocks.dtype), value_blocks).float()
+    owned = paged.owned.float()
+    totals = (owned @ weights.sum(-1).flatten(1)).view(rows, heads, 1)
+    answer = (owned @ outputs.flatten(1)).view(rows, heads, dim) / totals.clamp_min(torch.finfo(torch.float32).tiny)
     return answer.to(query.dtype)[:, None]
 
 
 AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
-def read_geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
+def read_geometry(network: Network, block_size: int, contiguous_attention: bool) -> Geometry:
     """Return the sizes of a loaded transformers model."""
     config, attention = network.config, network.model.layers[0].self_attn
     return Geometry(
-        layers=config.num_hidden_layers,
-        hidden=config.hidden_size,
-        vocabulary=config.vocab_size,
+        layer_count=config.num_hidden_layers,
+        hidden_size=config.hidden_size,
+        vocabulary_size=config.vocab_size,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,
         block_size=block_size,
         dtype=network.dtype,
-        contiguous=contiguous,
+        contiguous_attention=contiguous_attention,
     )
 
 
-def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) -> None:
+def forward(network: Network, cache: KVCache, buffers: Buffers, is_prompt: bool) -> None:
     """Run one forward: read inputs from `buffers`, write logits to `buffers`, and keys and values to the cache."""
     decoder = network.model
-    attention = prompt_attention_inputs(cache, buffers) if prompt else decode_attention_inputs(cache, buffers)
+    attention = prompt_attention_inputs(cache, buffers) if is_prompt else decode_attention_inputs(cache, buffers)
     flat = buffers.tokens.flatten()
     hidden = torch.index_select(decoder.embed_tokens.weight, 0, flat, out=buffers.hidden)
     hidden = hidden.view(*buffers.tokens.shape, -1)
@@ -169,5 +171,5 @@ def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) ->
     # a graph cannot contain such masks.
     for layer in decoder.layers:
         hidden = layer(hidden, attention_mask=None, position_embeddings=positions, paged=attention)
-    last = decoder.norm(hidden.flatten(0, 1)[buffers.last])
-    buffers.logits.copy_(network.lm_head(last))
+    last_hidden = decoder.norm(hidden.flatten(0, 1)[buffers.last])
+    buffers.logits.copy_(network.lm_head(last_hidden))

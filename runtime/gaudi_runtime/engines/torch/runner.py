@@ -57,10 +57,10 @@ class ModelRunner:
         self.geometry = read_geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
         self._check_length(limits)
         # `parameters()` lists tied weights only once, so the sum counts their memory only once.
-        weights = sum(weight.nbytes for weight in self._network.parameters())
-        self.device.adapt_to_model(weights)
+        weight_bytes = sum(weight.nbytes for weight in self._network.parameters())
+        self.device.adapt_to_model(weight_bytes)
         try:
-            self.device.reserve(weights)
+            self.device.reserve(weight_bytes)
         except DeviceOutOfMemory as error:
             raise PlanImpossible(f"the weights do not fit the device: {error}") from error
 
@@ -98,7 +98,7 @@ class ModelRunner:
     @torch.inference_mode()
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Sample from dummy logits twice with each sampler setting."""
-        shape = (batch_size, self.geometry.vocabulary)
+        shape = (batch_size, self.geometry.vocabulary_size)
         logits = torch.zeros(shape, dtype=torch.float32, device=self.device.torch_device)
         for run in SAMPLER_RUNS:
             params = SamplingParams(temperature=run.temperature, top_p=run.top_p, top_k=run.top_k)
@@ -111,30 +111,33 @@ class ModelRunner:
     def warm_defragmenter(self, progress: Progress) -> None:
         """Run the block moves of every size."""
         # Copy the padding block onto itself, because this changes no block of a sequence.
-        padding = padding_block(self.cache, self.geometry)
+        padding_id = padding_block(self.cache, self.geometry)
         for size in warmup_swap_sizes():
-            self._copy_blocks([padding] * size, [padding] * size)
+            self._copy_blocks([padding_id] * size, [padding_id] * size)
             progress()
         self.device.synchronize()
 
     @torch.inference_mode()
     def execute(self, batch: Batch, bucket: Bucket) -> list[int]:
         """Run a batch in its bucket and return one token per row. Ignore the tokens of rows that do not sample."""
-        logits = self.graphs.run(batch.phase, bucket, batch.works)
-        sequences = [work.sequence for work in batch.works]
-        rows = [(each.sampling, sampler.random_number(each.seed, each.generated_count)) for each in sequences]
-        wanted = sampler.batch_settings(rows, bucket.batch_size, self.device.torch_device)
+        logits = self.graphs.run(batch.phase, bucket, batch.rows)
+        sequences = [row.sequence for row in batch.rows]
+        sampling_rows = [
+            (sequence.sampling, sampler.random_number(sequence.seed, sequence.generated_count))
+            for sequence in sequences
+        ]
+        settings = sampler.batch_settings(sampling_rows, bucket.batch_size, self.device.torch_device)
         # Reading the tokens waits for the device; no other line of a step does. Cut the list on the host, because on a
         # card each length would be a new shape and need a compile.
-        return list(sampler.choose_tokens(logits, wanted).tolist()[: len(rows)])
+        return list(sampler.choose_tokens(logits, settings).tolist()[: len(batch.rows)])
 
     @torch.inference_mode()
     def move_blocks(self, moves: dict[int, int]) -> None:
         """Copy KV blocks from old ids to new ids. `moves` has at most SWAP_SIZES[-1] entries."""
         # Pad the moves to one of the sizes that warm-up has compiled.
         size = next(size for size in SWAP_SIZES if size >= len(moves))
-        padding = [padding_block(self.cache, self.geometry)] * (size - len(moves))
-        self._copy_blocks([*moves.keys(), *padding], [*moves.values(), *padding])
+        padding_ids = [padding_block(self.cache, self.geometry)] * (size - len(moves))
+        self._copy_blocks([*moves.keys(), *padding_ids], [*moves.values(), *padding_ids])
 
     def _copy_blocks(self, sources: list[int], targets: list[int]) -> None:
         device = self.device.torch_device
@@ -146,9 +149,9 @@ class ModelRunner:
 
     def _largest_prompt(self) -> Bucket:
         limits = self._config.limits
-        query = min(limits.max_num_batched_tokens, limits.max_model_len)
-        rows = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query)
-        return Bucket(rows, query, most_context_blocks(limits) if limits.prefix_caching else 0)
+        query_len = min(limits.max_num_batched_tokens, limits.max_model_len)
+        batch_size = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query_len)
+        return Bucket(batch_size, query_len, most_context_blocks(limits) if limits.prefix_caching else 0)
 
     def _check_length(self, limits: Limits) -> None:
         longest = getattr(self.checkpoint.config, "max_position_embeddings", limits.max_model_len)

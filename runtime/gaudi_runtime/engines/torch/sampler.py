@@ -19,7 +19,7 @@ class SamplerSettings(NamedTuple):
     temperature: Tensor
     top_p: Tensor
     top_k: Tensor
-    draws: Tensor
+    random_numbers: Tensor
 
 
 def random_number(seed: int, index: int) -> float:
@@ -36,37 +36,37 @@ def batch_settings(
     """Return the settings and random numbers of a batch, padded with greedy rows; None if all rows are greedy."""
     if all(params.temperature == 0 for params, _ in rows):
         return None
-    padded = rows + [(SamplingParams(temperature=0), 0.0)] * (batch_size - len(rows))
-    settings, draws = [params for params, _ in padded], [number for _, number in padded]
+    padded_rows = rows + [(SamplingParams(temperature=0), 0.0)] * (batch_size - len(rows))
+    row_params, random_numbers = [params for params, _ in padded_rows], [number for _, number in padded_rows]
     return SamplerSettings(
-        torch.tensor([params.temperature for params in settings], dtype=torch.float32, device=device),
-        torch.tensor([params.top_p for params in settings], dtype=torch.float32, device=device),
-        torch.tensor([params.top_k for params in settings], device=device),
-        torch.tensor(draws, dtype=torch.float32, device=device),
+        torch.tensor([params.temperature for params in row_params], dtype=torch.float32, device=device),
+        torch.tensor([params.top_p for params in row_params], dtype=torch.float32, device=device),
+        torch.tensor([params.top_k for params in row_params], device=device),
+        torch.tensor(random_numbers, dtype=torch.float32, device=device),
     )
 
 
-def choose_tokens(logits: Tensor, wanted: SamplerSettings | None) -> Tensor:
+def choose_tokens(logits: Tensor, settings: SamplerSettings | None) -> Tensor:
     """Return token ids (B) for logits (B, vocabulary): apply temperature, top-k and top-p, as transformers does."""
     best = logits.argmax(-1)
-    if wanted is None:
+    if settings is None:
         return best
-    scaled = logits / wanted.temperature.clamp_min(COLDEST)[:, None]
-    ordered, tokens = scaled.sort(dim=-1, descending=True, stable=True)
-    weights = _filter_probabilities(ordered, wanted).cumsum(-1)
-    target = wanted.draws[:, None] * weights[:, -1:]
-    rank = (weights <= target).sum(-1, keepdim=True)
+    scaled_logits = logits / settings.temperature.clamp_min(COLDEST)[:, None]
+    sorted_logits, sorted_tokens = scaled_logits.sort(dim=-1, descending=True, stable=True)
+    cumulative_sums = _filter_probabilities(sorted_logits, settings).cumsum(-1)
+    target = settings.random_numbers[:, None] * cumulative_sums[:, -1:]
+    rank = (cumulative_sums <= target).sum(-1, keepdim=True)
     # Because of rounding, the target may be larger than the last sum. Limit the rank, so that no token outside top-k or
     # top-p is chosen.
-    last_kept = (weights < weights[:, -1:]).sum(-1, keepdim=True)
-    sampled = tokens.gather(-1, torch.minimum(rank, last_kept)).squeeze(-1)
-    return torch.where(wanted.temperature > 0, sampled, best)
+    last_kept = (cumulative_sums < cumulative_sums[:, -1:]).sum(-1, keepdim=True)
+    sampled = sorted_tokens.gather(-1, torch.minimum(rank, last_kept)).squeeze(-1)
+    return torch.where(settings.temperature > 0, sampled, best)
 
 
-def _filter_probabilities(ordered: Tensor, wanted: SamplerSettings) -> Tensor:
+def _filter_probabilities(sorted_logits: Tensor, settings: SamplerSettings) -> Tensor:
     """Return the probabilities of sorted logits, with zeros outside top-k and top-p. The best token is always kept."""
-    ranks = torch.arange(ordered.shape[-1], device=ordered.device)
-    beyond = (ranks >= wanted.top_k[:, None]) & (wanted.top_k > 0)[:, None]
-    chances = ordered.masked_fill(beyond, float("-inf")).softmax(-1)
-    before = chances.cumsum(-1) - chances
-    return chances.masked_fill((before >= wanted.top_p[:, None]) & (ranks > 0), 0)
+    ranks = torch.arange(sorted_logits.shape[-1], device=sorted_logits.device)
+    outside_top_k = (ranks >= settings.top_k[:, None]) & (settings.top_k > 0)[:, None]
+    probabilities = sorted_logits.masked_fill(outside_top_k, float("-inf")).softmax(-1)
+    preceding_sum = probabilities.cumsum(-1) - probabilities
+    return probabilities.masked_fill((preceding_sum >= settings.top_p[:, None]) & (ranks > 0), 0)

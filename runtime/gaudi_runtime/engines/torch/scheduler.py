@@ -15,8 +15,8 @@ from gaudi_runtime.engines.torch.block_manager import BlockManager
 class Sequence:
     """A sequence that the torch engine schedules: a prompt and its growing answer.
 
-    `computed` is the number of leading tokens whose keys and values are in the cache. `blocks` are the KV blocks of
-    these tokens, in order of position. A preempted sequence has no blocks and recomputes all its tokens as a prompt.
+    `computed_count` is the number of leading tokens whose keys and values are in the cache. `blocks` are the KV blocks
+    of these tokens, in order of position. A preempted sequence has no blocks and recomputes all its tokens as a prompt.
     """
 
     prompt: tuple[int, ...]
@@ -24,7 +24,7 @@ class Sequence:
     seed: int
     tokens: list[int] = field(init=False)
     blocks: list[int] = field(default_factory=list)
-    computed: int = 0
+    computed_count: int = 0
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
@@ -32,7 +32,7 @@ class Sequence:
     @property
     def pending_count(self) -> int:
         """The number of tokens that are not in the cache yet."""
-        return len(self.tokens) - self.computed
+        return len(self.tokens) - self.computed_count
 
     @property
     def generated_count(self) -> int:
@@ -44,7 +44,7 @@ class Sequence:
 class BatchRow:
     """One row of a scheduled batch. It is a copy, so that a cancelled sequence cannot change a running forward.
 
-    `tokens` have the positions `start`, `start + 1`, and so on. `samples` is True only for the last part of a prompt
+    `tokens` have the positions `start`, `start + 1`, and so on. `is_sampled` is True only for the last part of a prompt
     and for decode rows.
     """
 
@@ -52,7 +52,7 @@ class BatchRow:
     tokens: tuple[int, ...]
     start: int
     blocks: tuple[int, ...]
-    samples: bool
+    is_sampled: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Batch:
     """A scheduled batch: rows of one phase, and the exact shape of the batch before it is padded to a bucket."""
 
     phase: BucketPhase
-    works: tuple[BatchRow, ...]
+    rows: tuple[BatchRow, ...]
     shape: Bucket
 
 
@@ -71,15 +71,15 @@ Planned = Callable[[BucketPhase, Bucket], bool]
 class Scheduler:
     """The scheduler of the torch engine. It keeps waiting and running sequences, the oldest first."""
 
-    def __init__(self, limits: Limits, blocks: BlockManager, planned: Planned) -> None:
+    def __init__(self, limits: Limits, blocks: BlockManager, is_planned: Planned) -> None:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.blocks = blocks
         self._limits = limits
-        self._planned = planned
+        self._is_planned = is_planned
 
     def add(self, sequence: Sequence) -> None:
-        """Add a sequence to the queue. The caller has checked the sequence with `admissible`."""
+        """Add a sequence to the queue. The caller has checked the sequence with `why_not_admissible`."""
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
@@ -94,9 +94,9 @@ class Scheduler:
         """Return the next batch; None if there is no work."""
         return self._schedule_prompts() or self._schedule_decode()
 
-    def compact(self, threshold: int, most: int) -> dict[int, int]:
+    def compact(self, threshold: int, max_moves: int) -> dict[int, int]:
         """Renumber KV blocks and return the moves: old id -> new id. The caller copies the contents of the blocks."""
-        moves = self.blocks.compact(threshold, most)
+        moves = self.blocks.compact(threshold, max_moves)
         if moves:
             for sequence in self.running:
                 sequence.blocks = [moves.get(block, block) for block in sequence.blocks]
@@ -104,18 +104,18 @@ class Scheduler:
 
     def _schedule_prompts(self) -> Batch | None:
         """Return prompts in order of arrival that fit a planned bucket. The first prompt is always included."""
-        works: list[BatchRow] = []
+        rows: list[BatchRow] = []
         shape = Bucket(0, 0, 0)
         for sequence in self._prompt_candidates():
-            grown = self._shape_with_sequence(shape, sequence)
+            new_shape = self._shape_with_sequence(shape, sequence)
             # Accept the first prompt even if no bucket is large enough. Otherwise the prompt would wait forever.
-            if works and not self._fits(grown):
+            if rows and not self._fits(new_shape):
                 break
             if not sequence.blocks and not self._admit(sequence):
                 break
-            works.append(self._prompt_row(sequence))
-            shape = grown
-        return Batch(BucketPhase.PROMPT, tuple(works), shape) if works else None
+            rows.append(self._prompt_row(sequence))
+            shape = new_shape
+        return Batch(BucketPhase.PROMPT, tuple(rows), shape) if rows else None
 
     def _prompt_candidates(self) -> Iterator[Sequence]:
         """Yield first the prompts that are partly computed, then the waiting prompts."""
@@ -124,45 +124,45 @@ class Scheduler:
 
     def _shape_with_sequence(self, shape: Bucket, sequence: Sequence) -> Bucket:
         """Return the shape of a prompt batch with one more sequence. Only one chunk of a long prompt is added."""
-        query = min(sequence.pending_count, self._limits.max_num_batched_tokens)
+        query_len = min(sequence.pending_count, self._limits.max_num_batched_tokens)
         return Bucket(
             shape.batch_size + 1,
-            max(shape.query_len, query),
-            max(shape.num_blocks, self._blocks_needed(sequence.computed)),
+            max(shape.query_len, query_len),
+            max(shape.num_blocks, self._blocks_needed(sequence.computed_count)),
         )
 
     def _fits(self, shape: Bucket) -> bool:
         return (
             shape.batch_size <= self._limits.max_num_prefill_seqs
             and shape.batch_size * shape.query_len <= self._limits.max_num_batched_tokens
-            and self._planned(BucketPhase.PROMPT, shape)
+            and self._is_planned(BucketPhase.PROMPT, shape)
         )
 
     def _admit(self, sequence: Sequence) -> bool:
         """Allocate the blocks of a waiting sequence. Return False if too few blocks or places are free."""
         # Keep one free block for each running sequence. Otherwise a running sequence would soon need a block, and the
         # new sequence would be preempted.
-        needed = self._blocks_needed(len(sequence.tokens))
-        if len(self.running) >= self._limits.max_num_seqs or self.blocks.free_count < needed + len(self.running):
+        needed_blocks = self._blocks_needed(len(sequence.tokens))
+        if len(self.running) >= self._limits.max_num_seqs or self.blocks.free_count < needed_blocks + len(self.running):
             return False
         self.waiting.remove(sequence)
         self.running.append(sequence)
-        sequence.blocks = self.blocks.allocate(needed)
+        sequence.blocks = self.blocks.allocate(needed_blocks)
         return True
 
     def _prompt_row(self, sequence: Sequence) -> BatchRow:
-        start, most = sequence.computed, self._limits.max_num_batched_tokens
-        tokens = tuple(sequence.tokens[start : start + most])
-        last = start + len(tokens) == len(sequence.tokens)
-        return BatchRow(sequence, tokens, start, tuple(sequence.blocks), samples=last)
+        start, max_tokens = sequence.computed_count, self._limits.max_num_batched_tokens
+        tokens = tuple(sequence.tokens[start : start + max_tokens])
+        is_last = start + len(tokens) == len(sequence.tokens)
+        return BatchRow(sequence, tokens, start, tuple(sequence.blocks), is_sampled=is_last)
 
     def _schedule_decode(self) -> Batch | None:
         """Return a decode batch with one token for each running sequence that has a block for this token."""
         ready = [sequence for sequence in list(self.running) if self._ensure_room(sequence)]
         if not ready:
             return None
-        works = tuple(BatchRow(s, (s.tokens[-1],), s.computed, tuple(s.blocks), samples=True) for s in ready)
-        return Batch(BucketPhase.DECODE, works, Bucket(len(works), 1, self._decode_block_count(works)))
+        rows = tuple(BatchRow(s, (s.tokens[-1],), s.computed_count, tuple(s.blocks), is_sampled=True) for s in ready)
+        return Batch(BucketPhase.DECODE, rows, Bucket(len(rows), 1, self._decode_block_count(rows)))
 
     def _ensure_room(self, sequence: Sequence) -> bool:
         """Return whether the last token has a slot. If needed, allocate a block and preempt the youngest sequences."""
@@ -184,18 +184,18 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self._free_blocks(sequence)
-        sequence.computed = 0
+        sequence.computed_count = 0
         self.waiting.appendleft(sequence)
 
     def _free_blocks(self, sequence: Sequence) -> None:
         self.blocks.release(sequence.blocks)
         sequence.blocks = []
 
-    def _decode_block_count(self, works: tuple[BatchRow, ...]) -> int:
+    def _decode_block_count(self, rows: tuple[BatchRow, ...]) -> int:
         """Return the number of KV blocks that a decode batch reads: a prefix of the cache if it is contiguous."""
         if self._limits.contiguous_paged_attention:
-            return 1 + max(max(work.blocks) for work in works)
-        return sum(len(work.blocks) for work in works)
+            return 1 + max(max(row.blocks) for row in rows)
+        return sum(len(row.blocks) for row in rows)
 
     def _blocks_needed(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)

@@ -67,7 +67,7 @@ class ServingLoop:
         self._scheduler = Scheduler(limits, blocks, lambda phase, shape: plan.find(phase, *shape) is not None)
         self._requests: dict[Sequence, Request] = {}
         self._task: asyncio.Task[None] | None = None
-        self._turned = 0.0
+        self._last_iteration = 0.0
 
     async def stream(self, prompt: tuple[int, ...], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """Stream the chunks of one completion. If the caller closes the iterator, the request's blocks are freed."""
@@ -89,14 +89,14 @@ class ServingLoop:
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             used_blocks=self._blocks.used_count,
-            total_blocks=self._blocks.total,
+            total_blocks=self._blocks.total_count,
         )
 
     def heartbeat_seconds(self) -> float:
         """Return the seconds since the last iteration of the loop; 0 if the loop is idle or compiles."""
-        if self._task is None or self._runner.graphs.compiling:
+        if self._task is None or self._runner.graphs.is_compiling:
             return 0.0
-        return time.monotonic() - self._turned
+        return time.monotonic() - self._last_iteration
 
     async def close(self) -> None:
         """Fail all requests with an error and wait for the current step."""
@@ -114,7 +114,7 @@ class ServingLoop:
         # Start the loop with the first request and end it with the last one, so that an idle engine uses no processor
         # time.
         if self._task is None:
-            self._turned = time.monotonic()
+            self._last_iteration = time.monotonic()
             self._task = asyncio.create_task(self._serve(), name="torch-engine")
         return request
 
@@ -126,7 +126,7 @@ class ServingLoop:
         """Run batches until there is no more work."""
         try:
             while batch := self._scheduler.next_batch():
-                self._turned = time.monotonic()
+                self._last_iteration = time.monotonic()
                 await self._run_batch(batch)
                 await self._defragment()
         except Exception as error:
@@ -140,35 +140,35 @@ class ServingLoop:
         try:
             chunks = await self._execute_and_count(batch)
         except Exception as error:
-            log.exception("A %s batch of %d sequences failed", batch.phase, len(batch.works))
-            self._fail([work.sequence for work in batch.works], error)
+            log.exception("A %s batch of %d sequences failed", batch.phase, len(batch.rows))
+            self._fail([row.sequence for row in batch.rows], error)
         else:
             self._send_chunks(batch, chunks)
 
     async def _execute_and_count(self, batch: Batch) -> list[GenerationChunk | None]:
         """Run a batch on the device, and count the batch and the compilations during its step."""
         # Read the number of compilations from the device, because a failed guard may recompile even a warm bucket.
-        bucket, before = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compile_count()
+        bucket, old_count = self._histogram.count_batch(batch.phase, batch.shape), self._runner.device.compile_count()
         try:
             return await self._thread.call_async(partial(self._run_forward, batch, bucket))
         finally:
-            if made := self._runner.device.compile_count() - before:
-                self._histogram.count_compiles(batch.phase, bucket, made)
+            if compiles := self._runner.device.compile_count() - old_count:
+                self._histogram.count_compiles(batch.phase, bucket, compiles)
 
     def _run_forward(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
         """Run a forward in the device thread and return its tokens as chunks; None for a row without a new token."""
         tokens = self._runner.execute(batch, bucket)
         return [
-            request.append_token(token) if work.samples and (request := self._requests.get(work.sequence)) else None
-            for work, token in zip(batch.works, tokens, strict=True)
+            request.append_token(token) if row.is_sampled and (request := self._requests.get(row.sequence)) else None
+            for row, token in zip(batch.rows, tokens, strict=True)
         ]
 
     def _send_chunks(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
         """Send the chunks to their consumers. A finished sequence frees its blocks immediately."""
-        for work, chunk in zip(batch.works, chunks, strict=True):
-            work.sequence.computed = work.start + len(work.tokens)
+        for row, chunk in zip(batch.rows, chunks, strict=True):
+            row.sequence.computed_count = row.start + len(row.tokens)
             # The request is missing if its consumer disconnected during the step.
-            request = self._requests.get(work.sequence)
+            request = self._requests.get(row.sequence)
             if request is None or chunk is None:
                 continue
             request.chunks.put_nowait(chunk)

@@ -55,15 +55,15 @@ class Detokenizer:
     first stop string.
     """
 
-    def __init__(self, decode: Decode, stop: tuple[str, ...]) -> None:
-        self._decode, self._stops = decode, StopStrings(stop)
+    def __init__(self, decode: Decode, stop_strings: tuple[str, ...]) -> None:
+        self._decode, self._stop_strings = decode, StopStrings(stop_strings)
         self._tokens: list[int] = []
-        self._shown = ""
+        self._returned_text = ""
 
     @property
     def is_stopped(self) -> bool:
         """Whether a stop string was found."""
-        return self._stops.stopped
+        return self._stop_strings.stopped
 
     def push(self, token: int) -> str:
         """Return the text that is final after this token; it is often empty. Sets `is_stopped` at a stop string."""
@@ -71,18 +71,18 @@ class Detokenizer:
         text = self._decode(self._tokens)
         # A character may consist of several tokens. The text ends with the replacement character until the last of
         # these tokens arrives.
-        return "" if text.endswith(INCOMPLETE) else self._stops.push(self._read_new_text(text))
+        return "" if text.endswith(INCOMPLETE) else self._stop_strings.push(self._read_new_text(text))
 
     def flush(self) -> str:
         """Return the remaining text at the end of the answer, including incomplete characters."""
-        text = self._stops.push(self._read_new_text(self._decode(self._tokens)))
-        return text if self.is_stopped else text + self._stops.flush()
+        text = self._stop_strings.push(self._read_new_text(self._decode(self._tokens)))
+        return text if self.is_stopped else text + self._stop_strings.flush()
 
     def _read_new_text(self, text: str) -> str:
         """Return the text that is new since the last call."""
-        new = text[len(self._shown) :]
+        new_text = text[len(self._returned_text) :]
         # Keep only the last token. Decoding the whole answer for each new token would take quadratic time. The last
         # token is needed, because the text of the next token depends on it.
         self._tokens = self._tokens[-1:]
-        self._shown = self._decode(self._tokens)
-        return new
+        self._returned_text = self._decode(self._tokens)
+        return new_text

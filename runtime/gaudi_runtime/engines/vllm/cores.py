@@ -17,41 +17,41 @@ CALL, IDENTITIES = "_call_utility_async", "core_engines"
 
 
 class CoresTimedOut(Exception):
-    """The error that the engine cores `numbers` of `count` did not answer before the deadline."""
+    """The error that the engine cores `core_numbers` of `core_count` did not answer before the deadline."""
 
-    def __init__(self, numbers: Sequence[int], count: int) -> None:
-        super().__init__(numbers)
-        cores = "core" if len(numbers) == 1 else "cores"
-        self.who = f"Engine {cores} {', '.join(map(str, numbers))} of vLLM" if count > 1 else "vLLM"
+    def __init__(self, core_numbers: Sequence[int], core_count: int) -> None:
+        super().__init__(core_numbers)
+        cores = "core" if len(core_numbers) == 1 else "cores"
+        self.subject = f"Engine {cores} {', '.join(map(str, core_numbers))} of vLLM" if core_count > 1 else "vLLM"
 
 
 class EngineCores:
-    """The engine cores of `engine`, which is vLLM's AsyncLLM with `count` cores, and calls to these cores."""
+    """The engine cores of `engine`, which is vLLM's AsyncLLM with `core_count` cores, and calls to these cores."""
 
-    def __init__(self, engine: Any, count: int = 1) -> None:
+    def __init__(self, engine: Any, core_count: int = 1) -> None:
         """Check the private names for calls to several cores. Raises EngineUnsupported if vLLM lacks one."""
-        self._engine, self._count = engine, count
-        if count > 1:
-            _check_names(engine.engine_core, count)
+        self._engine, self._count = engine, core_count
+        if core_count > 1:
+            _check_names(engine.engine_core, core_count)
 
     async def call(self, method: str, arguments: tuple[Any, ...], deadline: float) -> list[list[Any]]:
         """Call a method of every worker and return the answers by core and rank. `deadline` is in seconds.
 
-        Raises SilentCores, or the error of the first core that fails.
+        Raises CoresTimedOut, or the error of the first core that fails.
         """
         # Call all cores at the same time. In each forward of a mixture-of-experts model, the ranks of one core wait for
         # the ranks of the other cores.
-        calls = [asyncio.ensure_future(each) for each in self._calls(method, arguments)]
+        calls = [asyncio.ensure_future(awaitable) for awaitable in self._calls(method, arguments)]
         try:
             done, _ = await asyncio.wait(calls, timeout=deadline, return_when=asyncio.FIRST_EXCEPTION)
-            for each in done:
-                each.result()
-            if silent := [number for number, each in enumerate(calls) if not each.done()]:
-                raise CoresTimedOut(silent, self._count)
-            return [each.result() for each in calls]
+            for future in done:
+                future.result()
+            if silent_cores := [number for number, future in enumerate(calls) if not future.done()]:
+                raise CoresTimedOut(silent_cores, self._count)
+            return [future.result() for future in calls]
         finally:
-            for each in calls:
-                each.cancel()
+            for future in calls:
+                future.cancel()
 
     def _calls(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Awaitable[list[Any]]]:
         # Do not use the timeout of vLLM's RPC. After a timeout, vLLM leaves the late answer in a queue, and the next
@@ -85,8 +85,8 @@ def _check_names(client: Any, count: int) -> None:
             f"call each engine core. Use an image with {RELEASES} (on a CPU: vLLM {CPU_RELEASE}), or set "
             "spec.parallelism.data to 1."
         )
-    if (found := len(getattr(client, IDENTITIES))) != count:
+    if (actual := len(getattr(client, IDENTITIES))) != count:
         raise EngineUnsupported(
-            f"vLLM started {found} engine cores, but spec.parallelism.data is {count}. Remove every --data-parallel "
+            f"vLLM started {actual} engine cores, but spec.parallelism.data is {count}. Remove every --data-parallel "
             "argument from spec.engine.extraArgs."
         )

@@ -74,7 +74,7 @@ class VllmEngine(VllmProcesses):
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
         self._vision: tuple[VisionBucket, ...] = ()
-        self._others: OtherPods | None = None
+        self._other_pods: OtherPods | None = None
         self._engine: Any = None
         self._ranks: Ranks
         self._shapes: WarmShapes
@@ -83,9 +83,9 @@ class VllmEngine(VllmProcesses):
         """Return the features that do not work because this release of vLLM or its plugin lacks something."""
         return self._degradations
 
-    def set_other_pods(self, others: OtherPods) -> None:
+    def set_other_pods(self, other_pods: OtherPods) -> None:
         """Combine this engine with vLLM's processes in the other pods. Call this method before `load`."""
-        self._others = others
+        self._other_pods = other_pods
 
     def load(self, progress: Progress) -> None:
         """Start vLLM's processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
@@ -93,12 +93,12 @@ class VllmEngine(VllmProcesses):
             # vLLM divides the cores between its workers only if the workers run in their own processes. Otherwise set
             # the number of threads here.
             os.environ.setdefault("OMP_NUM_THREADS", str(thread_count(self._memory.weight_bytes(), usable_cores())))
-        others = self._others
-        meeting = others.start(progress) if others else None
-        look = others.raise_if_failed if others else lambda: None
+        other_pods = self._other_pods
+        leader = other_pods.start(progress) if other_pods else None
+        check = other_pods.raise_if_failed if other_pods else lambda: None
         note = ErrorNote(os.getpid())
         note.remove()
-        self._parsed, self._engine = self._launch(build_engine, progress, meeting, 0, look)
+        self._parsed_arguments, self._engine = self._launch(build_engine, progress, leader, 0, check)
         try:
             import_server()
             self._ranks = Ranks(self._engine, self._loop, note=note, cores=self._config.parallelism.data)
@@ -109,19 +109,19 @@ class VllmEngine(VllmProcesses):
             raise
 
     def _inspect_workers(self) -> None:
-        described = self._call_ranks("describe")
-        self.captures_graphs = all(each["captures_graphs"] for each in described)
-        self._check_draft_tokens(described)
-        if self._attention and any(each.get("windowed") for each in described):
+        descriptions = self._call_ranks("describe")
+        self.captures_graphs = all(description["captures_graphs"] for description in descriptions)
+        self._check_draft_tokens(descriptions)
+        if self._attention and any(description.get("windowed") for description in descriptions):
             slices = self._config.limits.sliding_window_slices
             self._attention = replace(self._attention, windowed=True, window_slices=slices)
-        profile = self._call_ranks("profile")
-        self._memory.store_profile(profile)
+        profiles = self._call_ranks("profile")
+        self._memory.store_profile(profiles)
         blocks = self._memory.split_and_blocks()[1]
         self._degradations = (
-            *combine_degradations(described),
+            *combine_degradations(descriptions),
             *_block_size_notes(blocks, self._config),
-            *_cache_size_notes(blocks, largest_value(profile, "kv_blocks")),
+            *_cache_size_notes(blocks, largest_value(profiles, "kv_blocks")),
         )
 
     def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
@@ -134,16 +134,16 @@ class VllmEngine(VllmProcesses):
         Raises PlanImpossible for a bucket that the attention kernel cannot compute.
         """
         limits = self._memory.split_and_blocks()[1].adjust_limits(self._config.limits)
-        if why := why_attention_impossible(
+        if reason := why_attention_impossible(
             plan.prompt, self._config.model_copy(update={"limits": limits}), self._attention
         ):
-            raise PlanImpossible(why)
+            raise PlanImpossible(reason)
         self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(make_padder(plan, limits, self._shapes.is_warm))
         answers = self._call_ranks("plan", *_buckets_as_lists(plan), deadline=self._step_seconds)
         # Read the first answer. All ranks of all cores return the same vision buckets, because they have the same model
         # and the same environment.
-        self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
+        self._vision = tuple(VisionBucket(*bucket) for bucket in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *combine_degradations(answers))))
         self._memory.update_after_plan(self._call_ranks("memory"))
 
@@ -156,8 +156,8 @@ class VllmEngine(VllmProcesses):
 
         Raises DeviceOutOfMemory or ShapeRefused.
         """
-        if full := self._memory.why_full():
-            raise DeviceOutOfMemory(full)
+        if reason := self._memory.why_full():
+            raise DeviceOutOfMemory(reason)
         return self._run_on_ranks("warm_vision", *bucket)["bytes"]
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
@@ -169,8 +169,8 @@ class VllmEngine(VllmProcesses):
 
         Raises DeviceOutOfMemory, or GraphRefused if vLLM runs the shape without a graph.
         """
-        if full := self._memory.why_full():
-            raise DeviceOutOfMemory(full)
+        if reason := self._memory.why_full():
+            raise DeviceOutOfMemory(reason)
         # vLLM may run a shape without a graph, for example a prompt with more tokens than the plugin's own limit.
         outcome = self._run_bucket("capture", phase, bucket)
         if not outcome["graph"]:
@@ -199,7 +199,7 @@ class VllmEngine(VllmProcesses):
 
     def warm_defragmenter(self, progress: Progress) -> bool:
         """Run the block swaps of every size. Return False if vLLM swaps no blocks."""
-        done = all(each["done"] for each in self._call_ranks("defragmenter", deadline=self._step_seconds))
+        done = all(answer["done"] for answer in self._call_ranks("defragmenter", deadline=self._step_seconds))
         progress()
         return done
 
@@ -214,13 +214,13 @@ class VllmEngine(VllmProcesses):
     async def application(self) -> AsyncIterator[ASGIApp]:
         """Run vLLM's own OpenAI application. From now on, the workers count the shapes of requests."""
         await self._ranks.call_async("start_serving", deadline=ANSWER_SECONDS)
-        if self._others:
-            self._others.announce_serving()
+        if self._other_pods:
+            self._other_pods.announce_serving()
         if self._config.limits.draft_tokens:
             refuse_sampling(self._engine)
         async with AsyncExitStack() as stack:
             try:
-                app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
+                app = await stack.enter_async_context(openai_application(self._parsed_arguments, self._engine))
             except Exception as error:
                 # vLLM reads adapters and chat templates only while it builds the application, so errors in these files
                 # occur here.
@@ -238,25 +238,25 @@ class VllmEngine(VllmProcesses):
             self.counters.add_rows(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
 
         # If another pod works, for example on a compile, this pod is waiting and is not hung.
-        moves = self._others.progress_count if self._others else lambda: 0
+        progress = self._other_pods.progress_count if self._other_pods else lambda: 0
         return await Watch(
-            self._engine, self._ranks, add_counts, self._step_seconds, moves, self._pace
+            self._engine, self._ranks, add_counts, self._step_seconds, progress, self._pace
         ).wait_until_lost()
 
     def current_load(self) -> EngineLoad:
         """Return running and waiting requests and used KV blocks, from vLLM's metrics after its last step."""
-        wanted = dict.fromkeys(GAUGES, 0.0)
+        gauges = dict.fromkeys(GAUGES, 0.0)
         # Collect only three gauges. This method runs for every request, and the whole registry has hundreds of series.
         for family in REGISTRY.restricted_registry(GAUGES).collect():
             for sample in family.samples:
-                wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
-        running, waiting, used = (wanted[name] for name in GAUGES)
+                gauges[sample.name] = gauges.get(sample.name, 0.0) + sample.value
+        running, waiting, cache_usage = (gauges[name] for name in GAUGES)
         # Each engine core has its own KV cache and its own gauges.
         cores, blocks = self._config.parallelism.data, self._memory.split_and_blocks()[1].count
-        return EngineLoad(int(running), int(waiting), round(min(cores, used) * blocks), cores * blocks)
+        return EngineLoad(int(running), int(waiting), round(min(cores, cache_usage) * blocks), cores * blocks)
 
     def heartbeat_seconds(self) -> float:
-        """Return 0, because `until_lost` detects a hang and ends the process."""
+        """Return 0, because `wait_until_lost` detects a hang and ends the process."""
         return 0.0
 
     async def close(self) -> None:
@@ -268,12 +268,12 @@ class VllmEngine(VllmProcesses):
         # If vLLM's core does not answer, it does not end its workers. Therefore end all child processes here.
         end_children()
 
-    def _check_draft_tokens(self, described: Sequence[Mapping[str, Any]]) -> None:
+    def _check_draft_tokens(self, descriptions: Sequence[Mapping[str, Any]]) -> None:
         """Raise ConfigError if vLLM drafts a number of tokens that the plan does not cover."""
-        planned = self._config.limits.draft_tokens or 0
-        if any(each.get("draft_tokens", 0) != planned for each in described):
+        planned_tokens = self._config.limits.draft_tokens or 0
+        if any(description.get("draft_tokens", 0) != planned_tokens for description in descriptions):
             raise ConfigError(
-                f"The number of draft tokens in vLLM differs from limits.draftTokens: {planned}. Set "
+                f"The number of draft tokens in vLLM differs from limits.draftTokens: {planned_tokens}. Set "
                 "--speculative-config with num_speculative_tokens only in spec.engine.settings."
             )
 
@@ -295,25 +295,25 @@ class VllmEngine(VllmProcesses):
 def _buckets_as_lists(plan: BucketPlan) -> list[list[list[int]]]:
     """Return the buckets of prompt and decode as JSON lists, followed by the seeds if there are any."""
     lists = [plan.prompt, plan.decode, *([plan.seeds] if plan.seeds else [])]
-    return [[list(each) for each in buckets] for buckets in lists]
+    return [[list(bucket) for bucket in buckets] for buckets in lists]
 
 
-def _block_size_notes(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
+def _block_size_notes(blocks: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence if vLLM uses another block size than configured, because bucket settings count in blocks."""
-    asked = config.limits.block_size
-    if found.size != asked:
+    configured_size = config.limits.block_size
+    if blocks.size != configured_size:
         yield (
-            f"For this model, vLLM uses KV blocks of {found.size} tokens, but engine.blockSize is {asked}. The buckets "
-            f"are planned for blocks of {found.size} tokens"
+            f"For this model, vLLM uses KV blocks of {blocks.size} tokens, but engine.blockSize is {configured_size}. "
+            f"The buckets are planned for blocks of {blocks.size} tokens"
         )
 
 
-def _cache_size_notes(found: DeviceBlocks, largest: int) -> Iterator[str]:
+def _cache_size_notes(blocks: DeviceBlocks, largest: int) -> Iterator[str]:
     """Yield a sentence if the engine cores have KV caches of different sizes. Ranks of one core have equal caches."""
-    if largest > found.count:
+    if largest > blocks.count:
         yield (
-            f"the KV caches of the engine cores have {found.count} to {largest} blocks. The buckets are planned for "
-            f"{found.count} blocks, so decode batches may be cold on cores with more blocks"
+            f"the KV caches of the engine cores have {blocks.count} to {largest} blocks. The buckets are planned for "
+            f"{blocks.count} blocks, so decode batches may be cold on cores with more blocks"
         )
 
 

@@ -16,13 +16,13 @@ def refuse_sampling(engine: Any) -> None:
     generate = engine.generate
 
     # This is a plain function and not a coroutine, so that it raises the error before a stream begins.
-    def generate_greedily(prompt: Any, sampling_params: Any, *rest: Any, **named: Any) -> Any:
-        if found := unsupported_parameter(sampling_params):
+    def generate_greedily(prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any) -> Any:
+        if feature := unsupported_parameter(sampling_params):
             raise ValueError(
-                f"This server uses speculative decoding (--speculative-config), which does not support {found}. Set "
+                f"This server uses speculative decoding (--speculative-config), which does not support {feature}. Set "
                 "temperature to 0, and use neither logprobs nor structured outputs."
             )
-        return generate(prompt, sampling_params, *rest, **named)
+        return generate(prompt, sampling_params, *args, **kwargs)
 
     engine.generate = generate_greedily
 
@@ -34,5 +34,5 @@ def unsupported_parameter(sampling: Any) -> str | None:
         return SAMPLES
     if getattr(sampling, "structured_outputs", None) is not None:
         return GRAMMAR
-    asked = (getattr(sampling, each, None) for each in ("logprobs", "prompt_logprobs"))
-    return LOGPROBS if any(each is not None for each in asked) else None
+    logprob_counts = (getattr(sampling, name, None) for name in ("logprobs", "prompt_logprobs"))
+    return LOGPROBS if any(value is not None for value in logprob_counts) else None

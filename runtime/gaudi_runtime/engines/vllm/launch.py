@@ -50,33 +50,33 @@ def launch(
     config: RuntimeConfig,
     build: Build,
     progress: Progress,
-    look: Callable[[], None] = lambda: None,
-    look_seconds: float = LOOK_SECONDS,
+    check: Callable[[], None] = lambda: None,
+    poll_seconds: float = LOOK_SECONDS,
 ) -> tuple[Namespace, Any]:
     """Start vLLM and return its parsed arguments and the result of `build`. The start takes a minute or more.
 
-    The workers get their execution mode and the handling of cold shapes from `config`. `look` is called every
-    `look_seconds` and raises an error if the start cannot succeed. Raises a RuntimeStartError, or any error of
-    `progress` and `look`. After an error, no process of vLLM is left.
+    The workers get their execution mode and the handling of cold shapes from `config`. `check` is called every
+    `poll_seconds` and raises an error if the start cannot succeed. Raises a RuntimeStartError, or any error of
+    `progress` and `check`. After an error, no process of vLLM is left.
     """
     with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
-        failures = Path(folder) / "failure.json"
-        orders = WorkerSettings(
+        failure_file = Path(folder) / "failure.json"
+        settings = WorkerSettings(
             execution_mode=config.engine.execution_mode.value,
-            failures=str(failures),
+            failures=str(failure_file),
             runtime_pid=os.getpid(),
             fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
         )
-        os.environ.update(worker_environment(orders) | create_git_stub(Path(folder), os.environ))
+        os.environ.update(worker_environment(settings) | create_git_stub(Path(folder), os.environ))
         os.environ.setdefault(PIXELS_VARIABLE, str(MOST_PIXELS))
         set_trace_protocol()
         parsed = parse_arguments(arguments)
         progress()
 
         def explain_error(error: BaseException) -> RuntimeStartError:
-            return explain_start_error(error, read_failure(failures), partial(describe_memory, config))
+            return explain_start_error(error, read_failure(failure_file), partial(describe_memory, config))
 
-        return parsed, _build_in_thread(lambda: build(parsed), explain_error, progress, look, look_seconds)
+        return parsed, _build_in_thread(lambda: build(parsed), explain_error, progress, check, poll_seconds)
 
 
 def create_git_stub(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -86,37 +86,37 @@ def create_git_stub(folder: Path, environment: Mapping[str, str]) -> dict[str, s
     program is missing.
     """
     path = environment.get("PATH", os.defpath)
-    refuses = shutil.which("false", path=path)
-    if shutil.which("git", path=path) or not refuses:
+    false_path = shutil.which("false", path=path)
+    if shutil.which("git", path=path) or not false_path:
         return {}
     # Create a link and not a script, because the folder for temporary files may be mounted without permission to
     # execute files.
-    folder.joinpath("git").symlink_to(refuses)
+    folder.joinpath("git").symlink_to(false_path)
     return {"PATH": f"{path}{os.pathsep}{folder}"}
 
 
 def _build_in_thread(
     work: Callable[[], Any],
-    explained: Callable[[BaseException], RuntimeStartError],
+    explain_error: Callable[[BaseException], RuntimeStartError],
     progress: Progress,
-    look: Callable[[], None],
-    look_seconds: float,
+    check: Callable[[], None],
+    poll_seconds: float,
 ) -> Any:
     """Return the result of `work`. Errors of vLLM are converted with `explain_error` and raised."""
-    starting, before = start_in_daemon_thread(work, "vllm-start"), None
+    future, last_activity = start_in_daemon_thread(work, "vllm-start"), None
     try:
-        while wait([starting], look_seconds).not_done:
-            look()
+        while wait([future], poll_seconds).not_done:
+            check()
             # vLLM does not report the progress of its start. Therefore count any activity of its processes as progress.
-            if (now := measure_activity()) != before:
-                before = now
+            if (activity := measure_activity()) != last_activity:
+                last_activity = activity
                 progress()
-        return starting.result()
+        return future.result()
     except Exception as error:
         # If a start fails, vLLM's core does not end its workers, and the workers keep the card's memory allocated.
         end_children()
-        vllms_own = starting.done() and error is starting.exception()
-        raise (explained(error) if vllms_own else error) from error
+        from_vllm = future.done() and error is future.exception()
+        raise (explain_error(error) if from_vllm else error) from error
 
 
 def engine_arguments(
@@ -129,13 +129,13 @@ def engine_arguments(
     """
     engine = config.engine
     arguments = [*render_engine_options(config).args, f"--worker-cls={WORKERS[engine.device]}"]
-    if not any(each.replace("_", "-").startswith(MEDIA_DOMAINS) for each in arguments):
+    if not any(argument.replace("_", "-").startswith(MEDIA_DOMAINS) for argument in arguments):
         # By default, vLLM fetches images from any address in a request. A client could then reach services in the
         # cluster network through the pod.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
-    traces = read_collector(environment)
-    if traces and traces.is_supported and not any(each.startswith(TRACES) for each in arguments):
-        arguments.append(f"{TRACES}={traces.endpoint}")
+    collector = read_collector(environment)
+    if collector and collector.is_supported and not any(argument.startswith(TRACES) for argument in arguments):
+        arguments.append(f"{TRACES}={collector.endpoint}")
     if kv_cache_bytes is not None:
         arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
     if engine.device == "cpu" and engine.execution_mode is ExecutionMode.TORCH_COMPILE:
@@ -145,35 +145,35 @@ def engine_arguments(
     return tuple(arguments)
 
 
-def node_arguments(meeting: LeaderEndpoint, nodes: int, rank: int) -> tuple[str, ...]:
+def node_arguments(leader: LeaderEndpoint, nodes: int, rank: int) -> tuple[str, ...]:
     """Return the arguments to launch vLLM in pod `rank`, so that it joins the processes of `nodes` pods."""
     return (
         f"--nnodes={nodes}",
         f"--node-rank={rank}",
-        f"--master-addr={meeting.address}",
-        f"--master-port={meeting.port}",
+        f"--master-addr={leader.address}",
+        f"--master-port={leader.port}",
     )
 
 
-def set_host_ip(meeting: LeaderEndpoint) -> None:
+def set_host_ip(leader: LeaderEndpoint) -> None:
     """Set the variable for the address of vLLM's processes in this pod. Call this function before the launch."""
     # vLLM would choose the address by a route to the internet. A value that the user set in `engine.env` is kept.
-    os.environ.setdefault(HOST_VARIABLE, source_address(meeting))
+    os.environ.setdefault(HOST_VARIABLE, source_address(leader))
 
 
-def source_address(meeting: LeaderEndpoint) -> str:
-    """Return the address of this machine's network interface on the route to the meeting point."""
+def source_address(leader: LeaderEndpoint) -> str:
+    """Return the address of this machine's network interface on the route to `leader`."""
     # `connect` on a datagram socket sends no packet. The kernel only selects the route and the local address.
-    family = socket.AF_INET6 if ":" in meeting.address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as way:
-        way.connect(meeting)
-        return str(way.getsockname()[0])
+    family = socket.AF_INET6 if ":" in leader.address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.connect(leader)
+        return str(sock.getsockname()[0])
 
 
 def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the protocol of vLLM's traces if variables configure a collector. Call this function before the launch."""
-    if found := read_collector(environment):
-        environment.setdefault(PROTOCOL_VARIABLE, found.protocol)
+    if collector := read_collector(environment):
+        environment.setdefault(PROTOCOL_VARIABLE, collector.protocol)
 
 
 class WorkerSettings(BaseModel):
@@ -191,11 +191,11 @@ class WorkerSettings(BaseModel):
     fail_on_cold_shapes: bool = False
 
 
-def worker_environment(orders: WorkerSettings) -> dict[str, str]:
+def worker_environment(settings: WorkerSettings) -> dict[str, str]:
     """Return the environment variable that passes the settings to all workers."""
     # Use an environment variable, because all processes of vLLM inherit it, no matter how vLLM starts them. vLLM has no
     # argument for these settings.
-    return {ORDERS_VARIABLE: orders.model_dump_json()}
+    return {ORDERS_VARIABLE: settings.model_dump_json()}
 
 
 def read_worker_settings(environment: Mapping[str, str] = os.environ) -> WorkerSettings:

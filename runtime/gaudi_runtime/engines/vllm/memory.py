@@ -34,43 +34,43 @@ class CardMemory:
         self._split: DeviceMemorySplit
         self._blocks: DeviceBlocks
         self._margins: list[int] = []
-        self._free: list[int] = []
+        self._free_bytes: list[int] = []
 
     def choose_kv_cache_size(self) -> None:
         """Return None instead of a KV cache size, because the plugin calculates the size in its own profile run."""
         return
 
-    def store_profile(self, profile: Answers) -> None:
+    def store_profile(self, profiles: Answers) -> None:
         """Store the memory split. Graphs get the memory that is free after weights and KV cache, minus the margin."""
-        self._margins = [int(each["margin"]) for each in profile]
+        self._margins = [int(answer["margin"]) for answer in profiles]
         # Take all values from the rank with the least free memory. Separate minimums of each value would describe a
         # card that does not exist.
-        fullest = min(profile, key=lambda each: int(each["free"]))
+        fullest = min(profiles, key=lambda answer: int(answer["free"]))
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
         graphs = max(0, free - margin)
         usable = graphs + kv_cache
         self._split = DeviceMemorySplit(
             free=usable + margin, usable=usable, graphs=graphs, kv_cache=kv_cache, margin=margin
         )
-        self._blocks = _common_kv_blocks(profile)
+        self._blocks = _common_kv_blocks(profiles)
 
-    def update_after_plan(self, memory: Answers) -> None:
+    def update_after_plan(self, answers: Answers) -> None:
         """Do nothing, because the memory of a card is measured."""
 
     def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split, and the number of KV blocks that every rank has."""
         return self._split, self._blocks
 
-    def current_memory(self, memory: Answers) -> DeviceMemory:
+    def current_memory(self, answers: Answers) -> DeviceMemory:
         """Return the memory of the card with the least free memory."""
-        self._free = [int(each["free"]) for each in memory]
-        return DeviceMemory(free=smallest_value(memory, "free"), total=smallest_value(memory, "total"))
+        self._free_bytes = [int(answer["free"]) for answer in answers]
+        return DeviceMemory(free=smallest_value(answers, "free"), total=smallest_value(answers, "total"))
 
     def why_full(self) -> str | None:
         """Return why no more graphs may be captured, by the last measured free memory; None if captures are allowed."""
         # Decide for all ranks in one place. If a single rank refused a capture, the other ranks would wait for that
         # rank in a collective.
-        for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
+        for rank, (free, margin) in enumerate(zip(self._free_bytes, self._margins, strict=False)):
             if free <= margin:
                 return (
                     f"The card of rank {rank} has {format_bytes(free)} free, but {format_bytes(margin)} must stay free "
@@ -81,10 +81,10 @@ class CardMemory:
 
 def describe_memory(config: RuntimeConfig) -> str:
     """Return the memory of vLLM's ranks and the size of the weight files as a clause; empty if both are unknown."""
-    files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
+    sizes = [file.stat().st_size for file in Path(config.model.path).glob("*.safetensors")]
     ranks = config.parallelism.tensor * config.parallelism.pipeline
-    weights = [f"the weight files have {format_bytes(sum(files))} for {plural(ranks, 'rank')}"] if files else []
-    return " and ".join([*weights, *_describe_device(config.engine)])
+    clauses = [f"the weight files have {format_bytes(sum(sizes))} for {plural(ranks, 'rank')}"] if sizes else []
+    return " and ".join([*clauses, *_describe_device(config.engine)])
 
 
 def _describe_device(engine: EngineConfig) -> Iterator[str]:
@@ -103,57 +103,57 @@ class CpuBudget:
 
     def __init__(self, config: RuntimeConfig) -> None:
         self._config = config
-        self._told: CpuMemoryForecast
+        self._forecast: CpuMemoryForecast
         self._weights = self._kv_cache = 0
         self._blocks: DeviceBlocks
 
     def choose_kv_cache_size(self) -> int:
         """Return the bytes for vLLM's KV cache: the budget minus weights and graphs. Raises PlanImpossible."""
-        self._told = forecast_cpu_memory(self._config)
-        return self._told.blocks * self._told.block_bytes
+        self._forecast = forecast_cpu_memory(self._config)
+        return self._forecast.blocks * self._forecast.block_bytes
 
     def weight_bytes(self) -> int:
         """Return the bytes of the weights, calculated from config.json."""
-        return self._told.total - self._told.split.free
+        return self._forecast.total_bytes - self._forecast.split.free
 
-    def store_profile(self, profile: Answers) -> None:
+    def store_profile(self, profiles: Answers) -> None:
         """Replace the forecast sizes by the real sizes."""
-        self._weights, self._kv_cache = largest_value(profile, "weights"), largest_value(profile, "kv_cache")
-        self._blocks = _common_kv_blocks(profile)
+        self._weights, self._kv_cache = largest_value(profiles, "weights"), largest_value(profiles, "kv_cache")
+        self._blocks = _common_kv_blocks(profiles)
 
-    def update_after_plan(self, memory: Answers) -> None:
+    def update_after_plan(self, answers: Answers) -> None:
         """Do nothing, because the budget already contains all memory that a plan needs."""
 
     def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split and the KV blocks. Graphs get the usable memory minus the real KV cache."""
-        free = self._told.total - self._weights
-        usable = min(free, self._told.split.usable)
+        free = self._forecast.total_bytes - self._weights
+        usable = min(free, self._forecast.split.usable)
         graphs = max(0, usable - self._kv_cache)
         split = DeviceMemorySplit(
             free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable
         )
         return split, self._blocks
 
-    def current_memory(self, memory: Answers) -> DeviceMemory:
+    def current_memory(self, answers: Answers) -> DeviceMemory:
         """Return the budget minus weights and KV cache."""
-        used = self._weights + self._kv_cache
-        return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
+        used_bytes = self._weights + self._kv_cache
+        return DeviceMemory(free=max(0, self._forecast.total_bytes - used_bytes), total=self._forecast.total_bytes)
 
     def why_full(self) -> None:
         """Return None, because captures on a CPU take no bytes of the budget."""
         return
 
 
-def _common_kv_blocks(profile: Answers) -> DeviceBlocks:
+def _common_kv_blocks(profiles: Answers) -> DeviceBlocks:
     """Return the number of KV blocks that every rank has. The block sizes are equal on all ranks."""
-    one = profile[0]
-    size = int(one["block_size"])
+    answer = profiles[0]
+    size = int(answer["block_size"])
     return DeviceBlocks(
-        count=smallest_value(profile, "kv_blocks"),
+        count=smallest_value(profiles, "kv_blocks"),
         size=size,
-        decode_size=int(one.get("decode_block_size", size)),
-        bounded=bool(one.get("bounded", True)),
-        query_step=int(one.get("query_step", 1)),
+        decode_size=int(answer.get("decode_block_size", size)),
+        bounded=bool(answer.get("bounded", True)),
+        query_step=int(answer.get("query_step", 1)),
     )
 
 
@@ -164,7 +164,7 @@ _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 class CpuMemoryForecast:
     """The forecast memory of a vLLM rank on a CPU: total and split in bytes, and the number of KV blocks."""
 
-    total: int
+    total_bytes: int
     split: DeviceMemorySplit
     blocks: int
     block_bytes: int
@@ -181,24 +181,24 @@ def forecast_cpu_memory(config: RuntimeConfig) -> CpuMemoryForecast:
     if total is None:
         raise ConfigError("engine.deviceMemoryBytes is missing. Set the memory that the model may use on the CPU.")
     rank = _largest_stage(config)
-    if rank.weights >= total:
+    if rank.weight_bytes >= total:
         raise PlanImpossible(
-            f"According to config.json, the weights take {format_bytes(rank.weights)}, but engine.deviceMemoryBytes is "
-            f"{format_bytes(total)}. Give the pod more memory, or choose a smaller model."
+            f"According to config.json, the weights take {format_bytes(rank.weight_bytes)}, but "
+            f"engine.deviceMemoryBytes is {format_bytes(total)}. Give the pod more memory, or choose a smaller model."
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
-    split = split_memory(total - rank.weights, utilization, share)
-    split, blocks = limit_kv_cache(split, rank.block, config.limits)
+    split = split_memory(total - rank.weight_bytes, utilization, share)
+    split, blocks = limit_kv_cache(split, rank.block_bytes, config.limits)
     _refuse_short_cache(config, (blocks - OWN_BLOCKS) * config.limits.block_size)
-    return CpuMemoryForecast(total, split, blocks, rank.block)
+    return CpuMemoryForecast(total, split, blocks, rank.block_bytes)
 
 
-def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
+def _refuse_short_cache(config: RuntimeConfig, cache_tokens: int) -> None:
     # vLLM checks this too, but in a process that cannot report the reason to the runtime.
-    longest = config.limits.max_model_len
-    if tokens < longest:
+    max_model_len = config.limits.max_model_len
+    if cache_tokens < max_model_len:
         raise PlanImpossible(
-            f"The KV cache has room for {tokens} tokens, but limits.maxModelLen is {longest}. "
+            f"The KV cache has room for {cache_tokens} tokens, but limits.maxModelLen is {max_model_len}. "
             "Give the pod more memory, or lower maxModelLen."
         )
 
@@ -216,8 +216,8 @@ def _largest_stage(config: RuntimeConfig) -> StageMemory:
             f"model.kvCacheDtype is {config.model.kv_cache_dtype}, but a CPU supports only auto, because the KV cache "
             "uses the number format of the model. Set model.kvCacheDtype to auto."
         )
-    number = _BYTES.get(config.model.dtype, shape.dtype_bytes)
-    ranks = config.parallelism
-    spread = Spread(ranks.tensor, ranks.pipeline, number, number, shape.quantization)
-    every = stage_memory(shape, spread, config.limits.block_size)
-    return StageMemory(max(each.weights for each in every), max(each.block for each in every))
+    dtype_bytes = _BYTES.get(config.model.dtype, shape.dtype_bytes)
+    parallelism = config.parallelism
+    spread = Spread(parallelism.tensor, parallelism.pipeline, dtype_bytes, dtype_bytes, shape.quantization)
+    stages = stage_memory(shape, spread, config.limits.block_size)
+    return StageMemory(max(stage.weight_bytes for stage in stages), max(stage.block_bytes for stage in stages))

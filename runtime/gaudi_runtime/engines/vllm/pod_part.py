@@ -24,9 +24,9 @@ class VllmPodPart(VllmProcesses):
         self._rank = rank
         self._executor: Any = None
 
-    def join(self, meeting: LeaderEndpoint, progress: Progress) -> None:
+    def join(self, leader: LeaderEndpoint, progress: Progress) -> None:
         """Start vLLM's processes and wait until they have loaded the weights. Raises a RuntimeStartError."""
-        _, self._executor = self._launch(build_pod_part, progress, meeting, self._rank, lambda: None)
+        _, self._executor = self._launch(build_pod_part, progress, leader, self._rank, lambda: None)
 
     async def wait_until_lost(self) -> EngineLost:
         """Wait until vLLM's own monitor reports that a process has died, and return the error."""

@@ -21,10 +21,10 @@ class VllmProcesses:
         """Check the configuration. Raises PlanImpossible for a model that does not fit, or another start error."""
         # Check the release before anything is imported or loaded. Otherwise an unsupported release of vLLM may fail
         # late, with an error that does not show the cause.
-        here = read_installed_releases(cards=config.engine.device == "hpu")
-        check_release(here)
-        self._standing = here.describe_support()
-        self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
+        releases = read_installed_releases(uses_cards=config.engine.device == "hpu")
+        check_release(releases)
+        self._release_support = releases.describe_support()
+        self._attention = fused_attention(config, os.environ, can_tile=releases.tiles_queries)
         if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
             raise ConfigError("limits.stepsByTokens must be true on a CPU, because vLLM's steps are planned by tokens.")
         self._config, self._memory = config, create_rank_memory(config)
@@ -32,18 +32,18 @@ class VllmProcesses:
 
     def report_fields(self) -> Mapping[str, object]:
         """Return the report fields: the releases that run on a card, and the arguments of vLLM."""
-        return {"releases": self._standing, "engine_arguments": self._arguments}
+        return {"releases": self._release_support, "engine_arguments": self._arguments}
 
     def recipe_key(self) -> RecipeKey | None:
         """Return the recipe key of the code on disk, which is equal in all pods; None if no code is stored on disk."""
         return vllm_recipe_key(self._config)
 
     def _launch(
-        self, build: Build, progress: Progress, meeting: LeaderEndpoint | None, rank: int, look: Callable[[], None]
+        self, build: Build, progress: Progress, leader: LeaderEndpoint | None, rank: int, check: Callable[[], None]
     ) -> tuple[Any, Any]:
-        """Call `launch`. If `meeting` is given, the processes join the processes of other pods as pod `rank`."""
+        """Call `launch`. If `leader` is given, the processes join the processes of other pods as pod `rank`."""
         arguments = self._arguments
-        if meeting:
-            set_host_ip(meeting)
-            arguments = (*arguments, *node_arguments(meeting, self._config.parallelism.nodes, rank))
-        return launch(arguments, self._config, build, progress, look)
+        if leader:
+            set_host_ip(leader)
+            arguments = (*arguments, *node_arguments(leader, self._config.parallelism.nodes, rank))
+        return launch(arguments, self._config, build, progress, check)

@@ -44,9 +44,9 @@ class ErrorNote:
     def __init__(self, runtime_pid: int, folder: str | None = None) -> None:
         self._file = Path(folder or tempfile.gettempdir()) / f"gaudi-runtime-{runtime_pid}-rank"
 
-    def write(self, rank: int, why: str) -> None:
+    def write(self, rank: int, reason: str) -> None:
         """Write the error of this rank. It replaces an earlier note of any rank."""
-        self._file.write_text(f"rank {rank} reported that {why}", encoding="utf-8")
+        self._file.write_text(f"rank {rank} reported that {reason}", encoding="utf-8")
 
     def read(self) -> str | None:
         """Return the last note; None if no rank has written a note."""
@@ -60,7 +60,7 @@ class ErrorNote:
 class Ranks:
     """Calls to all ranks of `engine`, which is vLLM's AsyncLLM.
 
-    `loop` is the event loop that serves; vLLM's sockets belong to it. A call from a thread checks every `look_seconds`
+    `loop` is the event loop that serves; vLLM's sockets belong to it. A call from a thread checks every `poll_seconds`
     whether the engine has died. `note` is the file in which ranks write errors. `cores` is the number of engine cores
     (spec.parallelism.data).
     """
@@ -69,48 +69,48 @@ class Ranks:
         self,
         engine: Any,
         loop: asyncio.AbstractEventLoop,
-        look_seconds: float = LOOK_SECONDS,
+        poll_seconds: float = LOOK_SECONDS,
         note: ErrorNote | None = None,
         cores: int = 1,
     ) -> None:
         """Create the calls. Raises EngineUnsupported if this release of vLLM cannot call each of several cores."""
         self._cores = EngineCores(engine, cores)
-        self._engine, self._loop, self._look_seconds = engine, loop, look_seconds
+        self._engine, self._loop, self._poll_seconds = engine, loop, poll_seconds
         self._note = note or ErrorNote(os.getpid())
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """Call all workers from a thread; `deadline` is in seconds. Raises RankFailed, or EngineLost without answer."""
-        what = describe_call(verb, *arguments)
+        call = describe_call(verb, *arguments)
         # Run the call on the event loop, because vLLM's sockets belong to that loop.
-        asked = asyncio.run_coroutine_threadsafe(self.call_async(verb, *arguments, deadline=deadline), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self.call_async(verb, *arguments, deadline=deadline), self._loop)
         try:
-            while wait([asked], self._look_seconds).not_done:
+            while wait([future], self._poll_seconds).not_done:
                 # A dead worker never answers, so raise EngineLost instead of waiting until the deadline.
                 if self._engine.errored:
-                    raise dead_engine_error(self._engine, f"during the call {what}")
-            return asked.result()
+                    raise dead_engine_error(self._engine, f"during the call {call}")
+            return future.result()
         except CancelledError:
-            raise EngineLost(f"The event loop ended during the call {what} to vLLM.") from None
+            raise EngineLost(f"The event loop ended during the call {call} to vLLM.") from None
         finally:
-            asked.cancel()
+            future.cancel()
 
     async def call_async(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """Call all workers on the event loop. `deadline` is in seconds. Raises RankFailed or EngineLost."""
         answers = await self.call_cores(verb, *arguments, deadline=deadline)
-        return [each for core in answers for each in core]
+        return [answer for core in answers for answer in core]
 
     async def call_cores(self, verb: str, *arguments: Any, deadline: float) -> list[list[Any]]:
-        """Call all workers like `ask`, and return the answers grouped by engine core and rank."""
-        what = describe_call(verb, *arguments)
+        """Call all workers like `call_async`, and return the answers grouped by engine core and rank."""
+        call = describe_call(verb, *arguments)
         try:
             answers = await self._cores.call("gaudi", (verb, list(arguments)), deadline)
-        except CoresTimedOut as silent:
-            why = self._note_clause()
-            raise EngineLost(f"{silent.who} did not answer the call {what} within {deadline:.0f} s{why}.") from None
+        except CoresTimedOut as error:
+            note = self._note_clause()
+            raise EngineLost(f"{error.subject} did not answer the call {call} within {deadline:.0f} s{note}.") from None
         except Exception as error:  # an error of vLLM: our own errors come as answers
             if self._engine.errored:
-                raise dead_engine_error(self._engine, f"during the call {what}") from error
-            raise EngineLost(f"The call {what} to vLLM failed: {type(error).__name__}: {error}") from error
+                raise dead_engine_error(self._engine, f"during the call {call}") from error
+            raise EngineLost(f"The call {call} to vLLM failed: {type(error).__name__}: {error}") from error
         self._note.remove()  # all ranks have answered, so no rank waits for the failed one
         return unwrap_answers(answers, verb)
 
@@ -120,50 +120,50 @@ class Ranks:
         return self._note.read()
 
     def _note_clause(self) -> str:
-        left = self._note.read()
-        return f": {left}. The other ranks wait for this rank" if left else ""
+        note = self._note.read()
+        return f": {note}. The other ranks wait for this rank" if note else ""
 
 
 def describe_call(verb: str, *arguments: Any) -> str:
     """Return a call to vLLM's ranks as text, such as "warm prompt (1, 128, 0)"."""
-    return " ".join([verb, *(str(tuple(each)) if isinstance(each, list) else str(each) for each in arguments)])
+    return " ".join([verb, *(str(tuple(value)) if isinstance(value, list) else str(value) for value in arguments)])
 
 
-def unwrap_answers(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list[Any]]:
+def unwrap_answers(core_answers: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list[Any]]:
     """Return the answers by core and rank. Raises RankFailed for the first failed rank."""
-    if not all(cores):
+    if not all(core_answers):
         raise EngineLost(f"No rank of vLLM answered the call {verb}.")
-    for rank, each in enumerate(answer for core in cores for answer in core):
-        if "answer" not in each:
-            raise RankFailed(str(each["reason"]), f"Rank {rank} failed during the call {verb}: {each['message']}")
-    return [[each["answer"] for each in core] for core in cores]
+    for rank, answer in enumerate(answer for core in core_answers for answer in core):
+        if "answer" not in answer:
+            raise RankFailed(str(answer["reason"]), f"Rank {rank} failed during the call {verb}: {answer['message']}")
+    return [[answer["answer"] for answer in core] for core in core_answers]
 
 
 def combine_outcomes(outcomes: Sequence[BucketOutcome]) -> BucketOutcome:
     """Combine the outcomes of all ranks: the largest size, a graph only if all ranks have one, and the first reason."""
-    short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
-    odd = [each["ran_as"] for each in outcomes if "ran_as" in each]
-    folded: BucketOutcome = {
-        "bytes": max(each["bytes"] for each in outcomes),
-        "graph": all(each["graph"] for each in outcomes),
-        "out_of_memory": short[0] if short else None,
+    memory_errors = [outcome["out_of_memory"] for outcome in outcomes if outcome["out_of_memory"]]
+    reasons = [outcome["ran_as"] for outcome in outcomes if "ran_as" in outcome]
+    combined: BucketOutcome = {
+        "bytes": max(outcome["bytes"] for outcome in outcomes),
+        "graph": all(outcome["graph"] for outcome in outcomes),
+        "out_of_memory": memory_errors[0] if memory_errors else None,
     }
-    return {**folded, "ran_as": odd[0]} if odd else folded
+    return {**combined, "ran_as": reasons[0]} if reasons else combined
 
 
 def combine_degradations(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """Return the degradations of all ranks without duplicates."""
-    return tuple(dict.fromkeys(sentence for each in answers for sentence in each["degradations"]))
+    return tuple(dict.fromkeys(sentence for answer in answers for sentence in answer["degradations"]))
 
 
 def smallest_value(answers: Sequence[dict[str, Any]], name: str) -> int:
     """Return the smallest value with this name in the answers of vLLM's ranks."""
-    return min(int(each[name]) for each in answers)
+    return min(int(answer[name]) for answer in answers)
 
 
 def largest_value(answers: Sequence[dict[str, Any]], name: str) -> int:
     """Return the largest value with this name in the answers of vLLM's ranks."""
-    return max(int(each[name]) for each in answers)
+    return max(int(answer[name]) for answer in answers)
 
 
 LIKELY = {
@@ -178,13 +178,13 @@ def dead_engine_error(engine: Any, when: str, note: str | None = None) -> Engine
 
     `engine` is vLLM's AsyncLLM. `note` is the note that a rank wrote before the process ended.
     """
-    why = f" ({note})" if note else ""
-    return EngineLost(f"A process of vLLM died {when}: {_describe_exit(exit_codes(engine))}{why}.")
+    note_clause = f" ({note})" if note else ""
+    return EngineLost(f"A process of vLLM died {when}: {_describe_exit(exit_codes(engine))}{note_clause}.")
 
 
 def dead_ranks_error(executor: Any) -> EngineLost:
     """Return the error for dead ranks in a pod that is not the leader; `executor` is vLLM's MultiprocExecutor."""
-    codes = {each.proc.name: each.proc.exitcode or 0 for each in executor.workers}
+    codes = {worker.proc.name: worker.proc.exitcode or 0 for worker in executor.workers}
     return EngineLost(f"A process of vLLM died in this pod: {_describe_exit(codes)}.")
 
 
@@ -192,8 +192,8 @@ def _describe_exit(codes: Mapping[str, int]) -> str:
     # Name the first process with a nonzero exit code, because a core exits by itself after its worker died. Name all
     # processes with the same code: if one of several cores dies, vLLM kills the other cores, and the codes do not show
     # which core was the first.
-    code = next((code for code in codes.values() if code), 0)
-    names = " and ".join(name for name, each in codes.items() if each == code)
+    code = next((exit_code for exit_code in codes.values() if exit_code), 0)
+    names = " and ".join(name for name, exit_code in codes.items() if exit_code == code)
     if code < 0:
         signal = Signals(-code)
         verb = "were" if " and " in names else "was"

@@ -55,14 +55,14 @@ def read_failure(file: Path) -> StartFailure | None:
 def _write_first_failure(file: Path, failure: StartFailure) -> None:
     # Publish the file with a hard link. Only the first failed rank can create this link, and the other ranks fail as a
     # consequence of that first failure.
-    own = file.with_suffix(f".{os.getpid()}")
-    own.write_text(failure.model_dump_json())
+    rank_file = file.with_suffix(f".{os.getpid()}")
+    rank_file.write_text(failure.model_dump_json())
     try:
-        file.hardlink_to(own)
+        file.hardlink_to(rank_file)
     except FileExistsError:
         pass
     finally:
-        own.unlink()
+        rank_file.unlink()
 
 
 MOST_CHARACTERS = 700
@@ -79,7 +79,7 @@ NOISE = (
 class KnownError:
     """A known error of vLLM's start: a pattern of its text, the runtime's error for it, and the advice."""
 
-    words: str
+    pattern: str
     error: type[RuntimeStartError]
     advice: str
 
@@ -131,13 +131,13 @@ KNOWN = (
 
 
 def explain_start_error(
-    error: BaseException, failure: StartFailure | None, of_memory: Callable[[], str] = lambda: ""
+    error: BaseException, failure: StartFailure | None, memory_facts: Callable[[], str] = lambda: ""
 ) -> RuntimeStartError:
     """Return the error to report for a failed start of vLLM.
 
-    `failure` is the error that a worker recorded, which is more precise than `error`. `of_memory` returns further facts
-    about memory as a clause, and is called only if memory was too small. An unknown error is only reported. It does not
-    cause a restart, because the restart would fail with the same error.
+    `failure` is the error that a worker recorded, which is more precise than `error`. `memory_facts` returns
+    further facts as a clause, and is called only if memory was too small. An unknown error is only reported. It does
+    not cause a restart, because the restart would fail with the same error.
     """
     if isinstance(error, RuntimeStartError):
         return error
@@ -145,13 +145,13 @@ def explain_start_error(
     for noise in NOISE:
         text = re.sub(noise, "", text)
     text = " ".join(text.split())
-    where = f" (error while {failure.step})" if failure else ""
-    for known in KNOWN:
-        if re.search(known.words, text, re.IGNORECASE | re.DOTALL):
-            figures = of_memory() if known.error is PlanImpossible else ""
-            advice = f"{figures}: {known.advice}" if figures else known.advice
-            return known.error(f"vLLM cannot start{where}: {_shorten(text)} ({advice}).")
-    return RuntimeStartError(f"vLLM cannot start{where}: {_shorten(text)}. The log has the details.")
+    step_clause = f" (error while {failure.step})" if failure else ""
+    for entry in KNOWN:
+        if re.search(entry.pattern, text, re.IGNORECASE | re.DOTALL):
+            figures = memory_facts() if entry.error is PlanImpossible else ""
+            advice = f"{figures}: {entry.advice}" if figures else entry.advice
+            return entry.error(f"vLLM cannot start{step_clause}: {_shorten(text)} ({advice}).")
+    return RuntimeStartError(f"vLLM cannot start{step_clause}: {_shorten(text)}. The log has the details.")
 
 
 def _shorten(line: str) -> str:

@@ -32,42 +32,42 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class InstalledReleases:
-    """The installed versions of vLLM and its plugin. A missing version is empty. `cards` is False on a CPU."""
+    """The installed versions of vLLM and its plugin. A missing version is empty. `uses_cards` is False on a CPU."""
 
     vllm: str
     plugin: str
-    cards: bool
+    uses_cards: bool
 
     @property
     def is_complete(self) -> bool:
         """Whether all required packages are installed."""
-        return bool(self.vllm and (self.plugin or not self.cards))
+        return bool(self.vllm and (self.plugin or not self.uses_cards))
 
     @property
     def description(self) -> str:
         """A clause that describes the installed packages."""
         if not self.vllm:
             return "vLLM is not installed here"
-        if not self.cards:
+        if not self.uses_cards:
             return f"vLLM {self.vllm} is installed"
         if not self.plugin:
             return f"vLLM {self.vllm} is installed without vllm-gaudi, its plugin for cards"
-        apart = (
+        mismatch_note = (
             ""
             if release_series(self.vllm) == release_series(self.plugin)
             else " (these releases are not built for each other)"
         )
-        return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{apart}"
+        return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{mismatch_note}"
 
     @property
     def supported_releases(self) -> str:
         """A phrase that names the supported releases."""
-        return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_RELEASE} on a CPU"
+        return f"{RELEASES} on a card" if self.uses_cards else f"vLLM {CPU_RELEASE} on a CPU"
 
     @property
     def pair(self) -> ReleasePair | None:
         """The release pair of the installed versions; None on a CPU, and for unsupported versions."""
-        return find_pair(self.vllm, self.plugin) if self.cards else None
+        return find_pair(self.vllm, self.plugin) if self.uses_cards else None
 
     @property
     def tiles_queries(self) -> bool:
@@ -76,7 +76,7 @@ class InstalledReleases:
 
     def describe_support(self) -> str | None:
         """Return a sentence about the installed releases and how they were tested; None on a CPU."""
-        if not self.cards:
+        if not self.uses_cards:
             return None
         if self.pair is None:
             return f"{self.description}. This pair is not supported, but {ANY_RELEASE} allows this pair."
@@ -86,15 +86,15 @@ class InstalledReleases:
         """Return why the engine does not support the installed releases, as a sentence; None if it supports them."""
         if self.is_complete and self._is_supported():
             return None
-        wanted = "one of these pairs" if self.cards else "this release"
-        tried = f", or set {ANY_RELEASE}=1 to try the installed releases" if self.is_complete else ""
+        release_phrase = "one of these pairs" if self.uses_cards else "this release"
+        hint = f", or set {ANY_RELEASE}=1 to try the installed releases" if self.is_complete else ""
         return (
             f"{self.description}, but this runtime supports {self.supported_releases}. "
-            f"Use an image with {wanted}{tried}."
+            f"Use an image with {release_phrase}{hint}."
         )
 
     def _is_supported(self) -> bool:
-        return self.pair is not None if self.cards else base_release(self.vllm) == CPU_RELEASE
+        return self.pair is not None if self.uses_cards else base_release(self.vllm) == CPU_RELEASE
 
 
 def installed_version(*packages: str) -> str:
@@ -118,9 +118,9 @@ def installed_plugin() -> str:
     return installed_version("vllm-gaudi")
 
 
-def read_installed_releases(*, cards: bool) -> InstalledReleases:
-    """Return the installed versions of vLLM and its plugin. `cards` is True if vLLM serves on Gaudi cards."""
-    return InstalledReleases(installed_release(), installed_plugin(), cards)
+def read_installed_releases(*, uses_cards: bool) -> InstalledReleases:
+    """Return the installed versions of vLLM and its plugin. `uses_cards` is True if vLLM serves on Gaudi cards."""
+    return InstalledReleases(installed_release(), installed_plugin(), uses_cards)
 
 
 def allows_any_release(environment: Mapping[str, str]) -> bool:
@@ -128,19 +128,19 @@ def allows_any_release(environment: Mapping[str, str]) -> bool:
     return environment.get(ANY_RELEASE) == "1"
 
 
-def check_release(here: InstalledReleases, environment: Mapping[str, str] = os.environ) -> None:
+def check_release(releases: InstalledReleases, environment: Mapping[str, str] = os.environ) -> None:
     """Accept supported versions of vLLM. Accept any other version with a warning if ANY_RELEASE is set.
 
     Raises EngineUnsupported if a version is not accepted or a package is missing.
     """
-    if (refused := here.why_refused()) is None:
+    if (reason := releases.why_refused()) is None:
         return
-    if not here.is_complete or not allows_any_release(environment):
-        raise EngineUnsupported(refused)
+    if not releases.is_complete or not allows_any_release(environment):
+        raise EngineUnsupported(reason)
     logger.warning(
         "%s, but this runtime supports %s. vLLM starts anyway, because %s is set",
-        here.description,
-        here.supported_releases,
+        releases.description,
+        releases.supported_releases,
         ANY_RELEASE,
     )
 
@@ -151,5 +151,5 @@ def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
     software = f"vllm {installed_release()} torch {version('torch')}"
     if plugin := installed_version("vllm-gaudi"):
         software += f" vllm-gaudi {plugin}"
-    compiles = config.engine.execution_mode is ExecutionMode.TORCH_COMPILE
-    return disk_recipe_key(config, software, keeps_files=compiles)
+    keeps_files = config.engine.execution_mode is ExecutionMode.TORCH_COMPILE
+    return disk_recipe_key(config, software, keeps_files=keeps_files)

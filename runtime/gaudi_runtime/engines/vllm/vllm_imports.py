@@ -72,8 +72,8 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
             return parsed
     except (SystemExit, ValueError) as error:
         # argparse prints an error and calls `sys.exit`, which would end the start-up thread without a reported reason.
-        last = (output.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise ConfigError(f"vLLM refuses its arguments: {last}. Check engine.settings and engine.extraArgs.") from error
+        line = (output.getvalue().strip().splitlines() or [str(error)])[-1]
+        raise ConfigError(f"vLLM refuses its arguments: {line}. Check engine.settings and engine.extraArgs.") from error
 
 
 def build_engine(arguments: Namespace) -> "AsyncLLM":
@@ -95,8 +95,8 @@ def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
-    asked = AsyncEngineArgs.from_cli_args(arguments)
-    return MultiprocExecutor(asked.create_engine_config(UsageContext.OPENAI_API_SERVER, headless=True))
+    engine_args = AsyncEngineArgs.from_cli_args(arguments)
+    return MultiprocExecutor(engine_args.create_engine_config(UsageContext.OPENAI_API_SERVER, headless=True))
 
 
 def _inspect_models_in_process() -> None:

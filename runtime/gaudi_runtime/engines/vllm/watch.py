@@ -24,12 +24,12 @@ Counts = Mapping[str, Sequence[Sequence[Any]]]
 class Pace:
     """The intervals of watching vLLM in seconds: between calls, between checks of a late answer, and until a hang."""
 
-    ask: float
-    look: float
-    hang: float
+    poll_interval: float
+    check_interval: float
+    hang_timeout: float
 
 
-PACE = Pace(ask=2.0, look=0.5, hang=30.0)
+PACE = Pace(poll_interval=2.0, check_interval=0.5, hang_timeout=30.0)
 
 
 class Watch:
@@ -43,33 +43,33 @@ class Watch:
         engine: Any,
         ranks: Ranks,
         absorb: Callable[[Counts], None],
-        longest_step: float,
-        moves: Callable[[], int] = lambda: 0,
+        max_step_seconds: float,
+        progress: Callable[[], int] = lambda: 0,
         pace: Pace = PACE,
-        works: Callable[[], object] = measure_activity,
+        activity: Callable[[], object] = measure_activity,
     ) -> None:
-        """Create the watch. No step may take longer than `longest_step` seconds, even if processes are active.
+        """Create the watch. No step may take longer than `max_step_seconds`, even if processes are active.
 
-        `moves` returns a number that grows while other pods work. `works` returns a value that changes while the
+        `progress` returns a number that grows while other pods work. `activity` returns a value that changes while the
         processes of this pod work.
         """
-        self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
-        self._moves, self._pace, self._works = moves, pace, works
+        self._engine, self._ranks, self._absorb, self._max_step_seconds = engine, ranks, absorb, max_step_seconds
+        self._progress, self._pace, self._activity = progress, pace, activity
 
     async def wait_until_lost(self) -> EngineLost:
         """Wait until the engine can no longer serve, and return the error."""
         while True:
             # Call every worker, because vLLM's own health check passes even if vLLM hangs.
-            asked = asyncio.ensure_future(self._ranks.call_cores("counters", deadline=self._longest_step))
+            call = asyncio.ensure_future(self._ranks.call_cores("counters", deadline=self._max_step_seconds))
             try:
-                await self._wait_for_answer(asked)
-                for first, *_ in asked.result():
-                    self._add_counts(first)
+                await self._wait_for_answer(call)
+                for counts, *_ in call.result():
+                    self._add_counts(counts)
             except (EngineLost, RankFailed) as error:
                 return self._dead_engine_error() if self._engine.errored else EngineLost(str(error))
             finally:
-                asked.cancel()
-            await asyncio.sleep(self._pace.ask)
+                call.cancel()
+            await asyncio.sleep(self._pace.poll_interval)
 
     def _dead_engine_error(self) -> EngineLost:
         return dead_engine_error(self._engine, "while it served", self._ranks.note)
@@ -81,19 +81,19 @@ class Watch:
             # An error in the counters must not stop serving.
             log.exception("The counts of vLLM's workers cannot be read, but serving continues")
 
-    async def _wait_for_answer(self, asked: "asyncio.Future[Any]") -> None:
+    async def _wait_for_answer(self, call: "asyncio.Future[Any]") -> None:
         """Wait for the answer. Raises EngineLost if a process died, or if vLLM neither answers nor works."""
-        still: tuple[object, int] | None = None
-        moved = time.monotonic()
-        while not asked.done():
-            await asyncio.wait({asked}, timeout=self._pace.look)
+        last_activity: tuple[object, int] | None = None
+        changed_at = time.monotonic()
+        while not call.done():
+            await asyncio.wait({call}, timeout=self._pace.check_interval)
             if self._engine.errored:
                 raise self._dead_engine_error()
-            if asked.done():
+            if call.done():
                 return
             # Measure work only while an answer is late, because each measurement takes milliseconds and would delay
             # tokens. During a compile the answer is late, too, but the processes work, perhaps in another pod.
-            if (now := (await asyncio.to_thread(self._works), self._moves())) != still:
-                still, moved = now, time.monotonic()
-            elif time.monotonic() - moved > self._pace.hang:
-                raise EngineLost(f"vLLM hangs: it neither answered nor worked for {self._pace.hang:.0f} s.")
+            if (activity := (await asyncio.to_thread(self._activity), self._progress())) != last_activity:
+                last_activity, changed_at = activity, time.monotonic()
+            elif time.monotonic() - changed_at > self._pace.hang_timeout:
+                raise EngineLost(f"vLLM hangs: it neither answered nor worked for {self._pace.hang_timeout:.0f} s.")

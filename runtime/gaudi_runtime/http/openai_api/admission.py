@@ -16,12 +16,12 @@ class Admission:
     Only the event loop may use this class.
     """
 
-    def __init__(self, running: int, queued: int) -> None:
-        self.capacity = running + queued
-        self.inside = 0
+    def __init__(self, max_running: int, max_queued: int) -> None:
+        self.capacity = max_running + max_queued
+        self.used_places = 0
 
-    def admit(self, sequences: int, held: int = 0) -> ExitStack:
-        """Reserve places for `sequences`, minus the `held` places that the request already has.
+    def admit(self, sequences: int, held_places: int = 0) -> ExitStack:
+        """Reserve places for `sequences`, minus the `held_places` that the request already has.
 
         The places are freed once, after the block. Raises Overloaded, or InvalidRequest if `sequences` exceeds the
         total number of places.
@@ -30,19 +30,19 @@ class Admission:
             raise InvalidRequest(
                 f"The request needs {sequences} completions, but this server accepts at most {self.capacity}.", "n"
             )
-        more = sequences - held
-        if self.inside + more > self.capacity:
+        new_places = sequences - held_places
+        if self.used_places + new_places > self.capacity:
             raise Overloaded(
                 f"The queue is full: {self.capacity} sequences are running or waiting. Try again later.",
                 code="queue_full",
             )
-        self.inside += more
-        ticket = ExitStack()
-        ticket.callback(self._free_places, more)
-        return ticket
+        self.used_places += new_places
+        places = ExitStack()
+        places.callback(self._free_places, new_places)
+        return places
 
-    def _free_places(self, sequences: int) -> None:
-        self.inside -= sequences
+    def _free_places(self, places: int) -> None:
+        self.used_places -= places
 
 
 class AdmissionMiddleware:
@@ -57,11 +57,11 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            ticket = self._admission.admit(1)
+            places = self._admission.admit(1)
         except Overloaded as error:
             await JSONResponse(error.body(), error.status, error.headers)(scope, receive, send)
             return
-        with ticket:
+        with places:
             await self._app(scope, receive, send)
 
 

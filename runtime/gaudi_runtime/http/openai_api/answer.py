@@ -63,29 +63,29 @@ def _chat_choice(index: int, content: dict[str, Any], finish_reason: str | None)
 class Envelope:
     """The common fields of all chunks in one answer."""
 
-    def __init__(self, shape: Format, model: str) -> None:
-        self.shape = shape
-        self._common = {"id": f"{shape.prefix}-{uuid4().hex}", "created": int(time.time()), "model": model}
+    def __init__(self, answer_format: Format, model: str) -> None:
+        self.answer_format = answer_format
+        self._fields = {"id": f"{answer_format.prefix}-{uuid4().hex}", "created": int(time.time()), "model": model}
 
     def full_answer(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
         """Return the body of an answer that is not streamed."""
-        return {**self._common, "object": self.shape.whole_object, "choices": choices, "usage": usage}
+        return {**self._fields, "object": self.answer_format.whole_object, "choices": choices, "usage": usage}
 
     def chunk(self, *choices: dict[str, Any], **usage: dict[str, int] | None) -> dict[str, Any]:
         """Return one chunk of a stream, with `usage` only if the client requested it."""
-        return {**self._common, "object": self.shape.chunk_object, "choices": list(choices), **usage}
+        return {**self._fields, "object": self.answer_format.chunk_object, "choices": list(choices), **usage}
 
 
 class EventStream(StreamingResponse):
     """An answer as server-sent events. Its end always frees its places and cancels its generation."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None], ticket: AbstractContextManager[object]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], places: AbstractContextManager[object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-        self._events, self._ticket = events, ticket
+        self._events, self._places = events, places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events. Stop if the client disconnects."""
-        with self._ticket:
+        with self._places:
             await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
@@ -104,7 +104,7 @@ async def collect_answer(generation: Generation, envelope: Envelope) -> dict[str
         async for index, chunk in pieces:
             texts[index] += chunk.text
             reasons[index] = chunk.finish_reason or reasons[index]
-    choices = [envelope.shape.full_choice(index, text, reasons[index]) for index, text in texts.items()]
+    choices = [envelope.answer_format.full_choice(index, text, reasons[index]) for index, text in texts.items()]
     return envelope.full_answer(choices, generation.usage.body())
 
 
@@ -113,12 +113,12 @@ async def stream_events(generation: Generation, envelope: Envelope, include_usag
     usage: dict[str, dict[str, int] | None] = {"usage": None} if include_usage else {}
     try:
         for choice in generation.choices:
-            if (opening := envelope.shape.opening_choice(choice.index)) is not None:
-                yield _encode_event(envelope.chunk(opening, **usage))
+            if (opening_choice := envelope.answer_format.opening_choice(choice.index)) is not None:
+                yield _encode_event(envelope.chunk(opening_choice, **usage))
         async with aclosing(generation.stream_pieces()) as pieces:
             async for index, chunk in pieces:
-                delta = envelope.shape.delta_choice(index, chunk.text, chunk.finish_reason)
-                yield _encode_event(envelope.chunk(delta, **usage))
+                delta_choice = envelope.answer_format.delta_choice(index, chunk.text, chunk.finish_reason)
+                yield _encode_event(envelope.chunk(delta_choice, **usage))
     except Exception:
         log.exception("A streamed answer failed after its first event.")
         generation.mark_broken()

@@ -51,10 +51,10 @@ class ApiKeyMiddleware:
         await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
     def _has_key(self, headers: Headers) -> bool:
-        kind, _, token = headers.get("authorization", "").partition(" ")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
         # Digests have a fixed length and are compared in constant time. So the response time reveals nothing about the
         # key.
-        return compare_digest(_digest(token.strip()), self._digest) and kind.lower() == "bearer"
+        return compare_digest(_digest(token.strip()), self._digest) and scheme.lower() == "bearer"
 
 
 def require_api_key(app: ASGIApp) -> ASGIApp:

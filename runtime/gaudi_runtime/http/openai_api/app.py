@@ -41,14 +41,14 @@ class Api:
         self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, admission: Admission
     ) -> None:
         self._engine, self._metrics, self._admission = engine, metrics, admission
-        self._names = config.model.served_names
+        self._served_names = config.model.served_names
         self._limits = config.limits
         self._created = int(time.time())
-        self._tokenizing = RequestTokenizer(engine.tokenizer, config.limits.max_model_len)
+        self._tokenizer = RequestTokenizer(engine.tokenizer, config.limits.max_model_len)
 
     async def list_models(self, _: Request) -> Response:
         """Answer GET /v1/models with the served names, which all refer to one model."""
-        return JSONResponse({"object": "list", "data": [self._model_object(name) for name in self._names]})
+        return JSONResponse({"object": "list", "data": [self._model_object(name) for name in self._served_names]})
 
     async def retrieve_model(self, request: Request) -> Response:
         """Answer GET /v1/models/NAME for one served name."""
@@ -60,12 +60,12 @@ class Api:
         self._check_model(body.model)
         echoes = _echo_texts(body)
         with self._reserve_places(len(echoes) * body.n) as places:
-            prompts = await self._tokenizing.encode_prompts(body.prompts())
+            prompts = await self._tokenizer.encode_prompts(body.prompts())
             max_tokens = body.max_tokens or DEFAULT_COMPLETION_TOKENS
             choices = [
-                Choice(at * body.n + choice, prompt, body.sampling_params(choice, max_tokens), echoes[at])
-                for at, prompt in enumerate(prompts)
-                for choice in range(body.n)
+                Choice(prompt_index * body.n + index, prompt, body.sampling_params(index, max_tokens), echo)
+                for prompt_index, (prompt, echo) in enumerate(zip(prompts, echoes, strict=True))
+                for index in range(body.n)
             ]
             return await self._generate_answer(request, body, TextFormat(), choices, prompts, places)
 
@@ -74,32 +74,32 @@ class Api:
         body = await read_body(request, ChatRequest)
         self._check_model(body.model)
         with self._reserve_places(body.n) as places:
-            prompt = await self._tokenizing.encode_chat([message.template_message() for message in body.messages])
+            prompt = await self._tokenizer.encode_chat([message.template_message() for message in body.messages])
             max_tokens = body.max_completion_tokens or body.max_tokens or self._most_answer_tokens(len(prompt))
-            choices = [Choice(choice, prompt, body.sampling_params(choice, max_tokens)) for choice in range(body.n)]
+            choices = [Choice(index, prompt, body.sampling_params(index, max_tokens)) for index in range(body.n)]
             return await self._generate_answer(request, body, ChatFormat(), choices, [prompt], places)
 
-    def _reserve_places(self, choices: int) -> ExitStack:
+    def _reserve_places(self, choice_count: int) -> ExitStack:
         """Reserve places for all choices of a request. The first choice already has a place (admission.py)."""
-        return self._admission.admit(choices, held=1)
+        return self._admission.admit(choice_count, held_places=1)
 
     async def _generate_answer(
         self,
         request: Request,
         body: GenerationRequest,
-        shape: Format,
+        answer_format: Format,
         choices: Sequence[Choice],
         prompts: Sequence[Sequence[int]],
         places: ExitStack,
     ) -> Response:
         for choice in choices:
-            why_not = self._engine.why_not_admissible(len(choice.prompt), choice.sampling.max_tokens)
-            if why_not is not None:
-                raise InvalidRequest(why_not, code="context_length_exceeded")
+            reason = self._engine.why_not_admissible(len(choice.prompt_token_ids), choice.sampling.max_tokens)
+            if reason is not None:
+                raise InvalidRequest(reason, code="context_length_exceeded")
         usage = Usage(sum(len(prompt) for prompt in prompts))
         generation = Generation(self._engine, choices, usage, self._metrics)
         request.state.model, request.state.generation = body.model, generation  # for its trace
-        envelope = Envelope(shape, body.model)
+        envelope = Envelope(answer_format, body.model)
         if body.stream:
             return EventStream(stream_events(generation, envelope, body.includes_usage), places.pop_all())
         answer = await cancel_on_disconnect(request, collect_answer(generation, envelope))
@@ -114,14 +114,14 @@ class Api:
 
         The result is at least 1.
         """
-        cache = self._engine.current_load().total_blocks * self._limits.block_size
-        return max(1, min(self._limits.max_model_len, cache) - prompt_tokens)
+        cache_tokens = self._engine.current_load().total_blocks * self._limits.block_size
+        return max(1, min(self._limits.max_model_len, cache_tokens) - prompt_tokens)
 
     def _check_model(self, name: str) -> None:
-        if name not in self._names:
-            served = ", ".join(self._names)
+        if name not in self._served_names:
+            served_names = ", ".join(self._served_names)
             raise UnknownModel(
-                f"Model {name} does not exist on this server. Use one of: {served}.", "model", "model_not_found"
+                f"Model {name} does not exist on this server. Use one of: {served_names}.", "model", "model_not_found"
             )
 
 
@@ -139,10 +139,10 @@ def openai_app(
     engine: TokenEngine,
     config: RuntimeConfig,
     metrics: RequestMetrics,
-    closing: Callable[[], bool],
-    traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    is_closing: Callable[[], bool],
+    add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """Return the application with the routes of the model port. `traced` adds traces."""
+    """Return the application with the routes of the model port. `add_tracing` adds traces."""
     admission = create_admission(config)
     api = Api(engine, config, metrics, admission)
     routes = [
@@ -153,7 +153,7 @@ def openai_app(
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    return add_guard(app, config, metrics, closing, admission, traced)
+    return add_guard(app, config, metrics, is_closing, admission, add_tracing)
 
 
 async def _health(_: Request) -> Response:

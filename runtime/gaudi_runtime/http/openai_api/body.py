@@ -48,38 +48,38 @@ MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
-def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: int = 0) -> None:
+def check_body(path: str, body: bytes, *, media_options: bool = False, max_pixels: int = 0) -> None:
     """Raise InvalidRequest if the JSON body has more values, items, options or pixels than `path` allows.
 
-    `pixels` is the limit for all images together; 0 means no limit. A body that is not JSON passes, because the
+    `max_pixels` is the limit for all images together; 0 means no limit. A body that is not JSON passes, because the
     application rejects it with its own message.
     """
     if b"\0" in body:
         raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16
-    field = TOKEN_FIELDS.get(path)
-    _check_sign_counts(body, b"[{" if field else b",[{")
+    token_field = TOKEN_FIELDS.get(path)
+    _check_sign_counts(body, b"[{" if token_field else b",[{")
     try:
         document = json.loads(body)
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply. Send a flatter one.") from error
     except ValueError:
         return
-    _check_value_count(document, field)
+    _check_value_count(document, token_field)
     if isinstance(document, dict):
         if not media_options:
             _refuse_media_options(document)
         if path == RESPONSES:
             _check_items(document.get("input"))
-    if pixels:
-        check_media(document, pixels)
+    if max_pixels:
+        check_media(document, max_pixels)
 
 
 def _check_sign_counts(body: bytes, signs: bytes) -> None:
     """Reject a body with too many signs before it is parsed, because parsing would need much memory."""
     if all(_is_within_limit(sign, body) for sign in signs):
         return
-    bare = STRING.sub(b"", body)
-    if not all(_is_within_limit(sign, bare) for sign in signs):
+    unquoted_text = STRING.sub(b"", body)
+    if not all(_is_within_limit(sign, unquoted_text) for sign in signs):
         raise _too_many_values()
 
 
@@ -89,25 +89,25 @@ def _is_within_limit(sign: int, text: bytes) -> bool:
     return text.count(bytes([sign])) <= MOST_VALUES
 
 
-def _check_value_count(document: Any, field: str | None) -> None:
-    left, found = list[tuple[str | None, Any]]([(None, document)]), 0
-    while left:
-        name, value = left.pop()
-        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        found += len(inside)
-        if field and name == field and isinstance(value, list) and _are_token_ids(value):
-            found -= len(inside)
-        elif found > MOST_VALUES:
+def _check_value_count(document: Any, token_field: str | None) -> None:
+    pending_values, value_count = list[tuple[str | None, Any]]([(None, document)]), 0
+    while pending_values:
+        name, value = pending_values.pop()
+        children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        value_count += len(children)
+        if token_field and name == token_field and isinstance(value, list) and _are_token_ids(value):
+            value_count -= len(children)
+        elif value_count > MOST_VALUES:
             raise _too_many_values()
         elif isinstance(value, dict):
             # Token ids are in a field of the document, or in a list inside this field.
-            left += [(key if value is document else None, each) for key, each in value.items()]
+            pending_values += [(key if value is document else None, child) for key, child in value.items()]
         else:
-            left += [(name, each) for each in inside if isinstance(each, (dict, list))]
+            pending_values += [(name, child) for child in children if isinstance(child, (dict, list))]
 
 
 def _are_token_ids(values: list[Any]) -> bool:
-    return all(type(each) is int and 0 <= each < MOST_TOKEN_ID for each in values)
+    return all(type(value) is int and 0 <= value < MOST_TOKEN_ID for value in values)
 
 
 def _too_many_values() -> InvalidRequest:
@@ -131,9 +131,11 @@ def _check_items(items: Any) -> None:
         return
     if len(items) > MOST_ITEMS:
         raise InvalidRequest(f"input has {len(items)} items, but this server accepts at most {MOST_ITEMS}.", "input")
-    wrong = next((at for at, each in enumerate(items) if not isinstance(each, dict)), None)
-    if wrong is not None:
-        raise InvalidRequest(f"input[{wrong}] is not an object. Send text as a string, or items as objects.", "input")
+    invalid_index = next((index for index, item in enumerate(items) if not isinstance(item, dict)), None)
+    if invalid_index is not None:
+        raise InvalidRequest(
+            f"input[{invalid_index}] is not an object. Send text as a string, or items as objects.", "input"
+        )
 
 
 class BodyMiddleware:
@@ -142,8 +144,8 @@ class BodyMiddleware:
     `media_options` allows MEDIA_OPTIONS in requests. `pixels` limits the images of one request.
     """
 
-    def __init__(self, app: ASGIApp, *, media_options: bool = False, pixels: int = 0) -> None:
-        self._app, self._check = app, partial(check_body, media_options=media_options, pixels=pixels)
+    def __init__(self, app: ASGIApp, *, media_options: bool = False, max_pixels: int = 0) -> None:
+        self._app, self._check = app, partial(check_body, media_options=media_options, max_pixels=max_pixels)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -175,13 +177,13 @@ class BodyMiddleware:
 
 def _is_form(scope: Scope) -> bool:
     """Return True if the body is a form. Raises HTTPException if the path accepts another type."""
-    form: bool = scope["path"].startswith(FORMS)
-    expected = "multipart/form-data" if form else "application/json"
-    if _media_type(scope) != expected:
+    is_form: bool = scope["path"].startswith(FORMS)
+    expected_type = "multipart/form-data" if is_form else "application/json"
+    if _media_type(scope) != expected_type:
         # The check reads a body as JSON. An application that reads another type from the same body could bypass the
         # check.
-        raise HTTPException(415, f"{scope['path']} requires Content-Type {expected}. Send a body of this type.")
-    return form
+        raise HTTPException(415, f"{scope['path']} requires Content-Type {expected_type}. Send a body of this type.")
+    return is_form
 
 
 def _media_type(scope: Scope) -> str:
@@ -191,23 +193,23 @@ def _media_type(scope: Scope) -> str:
 
 async def _read_body(receive: Receive) -> Message:
     """Return the whole body, or the part that was received before the client disconnected."""
-    pieces = list[bytes]()
+    parts = list[bytes]()
     while True:
         message = await receive()
-        pieces.append(message.get("body", b""))
+        parts.append(message.get("body", b""))
         if not message.get("more_body", False):
-            gone = message["type"] == "http.disconnect"
-            return {"type": "http.request", "body": b"".join(pieces), "more_body": gone}
+            disconnected = message["type"] == "http.disconnect"
+            return {"type": "http.request", "body": b"".join(parts), "more_body": disconnected}
 
 
 def _prepend_message(message: Message, receive: Receive) -> Receive:
-    handed_on = False
+    is_delivered = False
 
     async def prepended_receive() -> Message:
-        nonlocal handed_on
-        if handed_on:
+        nonlocal is_delivered
+        if is_delivered:
             return await receive()
-        handed_on = True
+        is_delivered = True
         return message
 
     return prepended_receive

@@ -17,9 +17,9 @@ class Choice:
     """One choice of a generation: its index in the answer, the token IDs of its prompt, and its sampling parameters."""
 
     index: int
-    prompt: Sequence[int]
+    prompt_token_ids: Sequence[int]
     sampling: SamplingParams
-    echo: str = ""
+    echo_text: str = ""
 
 
 @dataclass
@@ -52,14 +52,14 @@ class Generation:
         """Store the arguments. `clock` returns monotonic seconds."""
         self.choices, self.usage, self.is_broken = choices, usage, False
         self._engine, self._metrics, self._clock = engine, metrics, clock
-        self._arrived = clock()
+        self._arrival_time = clock()
 
     async def stream_pieces(self) -> AsyncGenerator[Piece, None]:
         """Yield each chunk with the index of its choice, in order of arrival."""
         self._metrics.prompt_tokens.inc(self.usage.prompt_tokens)
-        source = self._stream_choice(self.choices[0]) if len(self.choices) == 1 else self._merge_choices()
-        async with aclosing(source):
-            async for piece in source:
+        pieces = self._stream_choice(self.choices[0]) if len(self.choices) == 1 else self._merge_choices()
+        async with aclosing(pieces):
+            async for piece in pieces:
                 self._count_tokens(len(piece[1].token_ids))
                 yield piece
 
@@ -70,14 +70,14 @@ class Generation:
 
     def _count_tokens(self, tokens: int) -> None:
         if tokens and not self.usage.completion_tokens:
-            self._metrics.first_token.observe(self._clock() - self._arrived)
+            self._metrics.first_token_seconds.observe(self._clock() - self._arrival_time)
         self.usage.completion_tokens += tokens
         self._metrics.generated_tokens.inc(tokens)
 
     async def _stream_choice(self, choice: Choice) -> AsyncGenerator[Piece, None]:
-        if choice.echo:
-            yield choice.index, GenerationChunk(choice.echo, ())
-        async with aclosing(self._engine.generate(choice.prompt, choice.sampling)) as chunks:
+        if choice.echo_text:
+            yield choice.index, GenerationChunk(choice.echo_text, ())
+        async with aclosing(self._engine.generate(choice.prompt_token_ids, choice.sampling)) as chunks:
             async for chunk in chunks:
                 yield choice.index, chunk
 

@@ -23,51 +23,51 @@ COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/
 
 
 class GuardMiddleware:
-    """ASGI middleware that counts answers and limits bodies. While `closing`, every answer closes its connection.
+    """ASGI middleware that counts answers and limits bodies.
 
-    The client then opens its next connection to another pod.
+    While `is_closing` returns True, every answer closes its connection. The client then opens its next connection to
+    another pod.
     """
 
-    def __init__(self, app: ASGIApp, closing: Callable[[], bool], metrics: RequestMetrics) -> None:
-        self._app, self._closing, self._metrics = app, closing, metrics
+    def __init__(self, app: ASGIApp, is_closing: Callable[[], bool], metrics: RequestMetrics) -> None:
+        self._app, self._is_closing, self._metrics = app, is_closing, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        works = uses_engine(scope)
-        begun = False
+        is_engine_request = uses_engine(scope)
+        has_started = False
 
         async def send_and_count(message: Message) -> None:
-            nonlocal begun
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                if self._closing():
+                if self._is_closing():
                     message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
-                self._count_answer(scope["path"], message["status"], works)
-                begun = True
+                self._count_answer(scope["path"], message["status"], is_engine_request)
+                has_started = True
             await send(message)
 
-        with self._metrics.track_request() if works else nullcontext():
+        with self._metrics.track_request() if is_engine_request else nullcontext():
             try:
                 await self._app(scope, _limit_body(receive), send_and_count)
             except Exception:
-                if not begun:
-                    self._count_answer(
-                        scope["path"], 500, works
-                    )  # the status of the answer that an outer handler sends
+                if not has_started:
+                    # An outer handler answers with this status.
+                    self._count_answer(scope["path"], 500, is_engine_request)
                 raise
 
-    def _count_answer(self, path: str, status: int, works: bool) -> None:
-        self._metrics.count_answer(path if path in COUNTED else "other", status, works=works)
+    def _count_answer(self, path: str, status: int, is_engine_request: bool) -> None:
+        self._metrics.count_answer(path if path in COUNTED else "other", status, is_engine_request=is_engine_request)
 
 
 def _limit_body(receive: Receive) -> Receive:
     # Bytes are counted while the body is read, because the head may state no length or a wrong length.
-    taken = 0
+    received_bytes = 0
 
     async def receive_limited() -> Message:
-        nonlocal taken
+        nonlocal received_bytes
         message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > MAX_BODY_BYTES:
+        received_bytes += len(message.get("body", b""))
+        if received_bytes > MAX_BODY_BYTES:
             raise HTTPException(413, f"The body is larger than {MAX_BODY_BYTES} bytes.")
         return message
 
@@ -78,17 +78,17 @@ def add_guard(
     app: ASGIApp,
     config: RuntimeConfig,
     metrics: RequestMetrics,
-    closing: Callable[[], bool],
+    is_closing: Callable[[], bool],
     admission: Admission | None = None,
-    traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
     """Return `app` behind the guard of the model port. Pass `admission` if `app` also counts sequences with it.
 
-    `traced` adds traces to an application.
+    `add_tracing` adds traces to an application.
     """
-    pixels = pixel_limit() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
-    bodies = BodyMiddleware(app, media_options=bool(config.serving.allow_media_options), pixels=pixels)
-    inside = AllowedPaths(AdmissionMiddleware(bodies, admission or create_admission(config)))
+    max_pixels = pixel_limit() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
+    body_app = BodyMiddleware(app, media_options=bool(config.serving.allow_media_options), max_pixels=max_pixels)
+    guarded_app = AllowedPaths(AdmissionMiddleware(body_app, admission or create_admission(config)))
     # Tracing comes after the key check, so that a client without a key causes no traces. Requests that the queue or the
     # body check rejects have spans.
-    return GuardMiddleware(require_api_key(traced(inside)), closing=closing, metrics=metrics)
+    return GuardMiddleware(require_api_key(add_tracing(guarded_app)), is_closing=is_closing, metrics=metrics)

@@ -28,30 +28,30 @@ def pixel_limit(environment: Mapping[str, str] = os.environ) -> int:
     return max(0, int(value) if value.strip("-").isdecimal() else MOST_PIXELS) * IMAGES
 
 
-def check_media(document: Any, most: int) -> None:
-    """Raise InvalidRequest if the images in `document` have more than `most` pixels in total."""
-    pixels = 0
-    for found, data in enumerate(_find_media(document), start=1):
-        if found > MOST_MEDIA:
+def check_media(document: Any, max_pixels: int) -> None:
+    """Raise InvalidRequest if the images in `document` have more than `max_pixels` pixels in total."""
+    total_pixels = 0
+    for media_count, data in enumerate(_find_media(document), start=1):
+        if media_count > MOST_MEDIA:
             raise InvalidRequest(f"The request has more than {MOST_MEDIA} images, frames and clips. Send fewer.")
-        pixels += _count_pixels(data)
-        if pixels > most:
+        total_pixels += _count_pixels(data)
+        if total_pixels > max_pixels:
             raise InvalidRequest(
-                f"The images of the request have more than {most} pixels in total. Send fewer or smaller images."
+                f"The images of the request have more than {max_pixels} pixels in total. Send fewer or smaller images."
             )
 
 
 def _find_media(document: Any) -> Iterator[str]:
     """Yield the base64 texts of `data:` URLs and of media sources in the form of Anthropic's API."""
-    left = [document]
-    while left:
-        value = left.pop()
+    pending_values = [document]
+    while pending_values:
+        value = pending_values.pop()
         if isinstance(value, dict):
             if value.get("type") == "base64" and isinstance(value.get("data"), str):
                 yield value["data"]
-            left += value.values()
+            pending_values += value.values()
         elif isinstance(value, list):
-            left += value
+            pending_values += value
         elif isinstance(value, str) and value[:5].lower() == "data:":
             # The data of a video may be frames with commas between them. Counting stops above the limit.
             yield from value.split(",", MOST_MEDIA + 2)[1:]

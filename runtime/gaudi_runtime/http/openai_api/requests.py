@@ -68,11 +68,11 @@ class GenerationRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_unsupported_fields(cls, data: Any) -> Any:
-        for name, harmless in HARMLESS.items():
+        for name, harmless_values in HARMLESS.items():
             value = data.get(name) if isinstance(data, dict) else None
             # The types are compared too, because in Python `True` equals 1 and `False` equals 0. These values have
             # different meanings in a request.
-            if not any(type(value) is type(same) and value == same for same in harmless):
+            if not any(type(value) is type(allowed) and value == allowed for allowed in harmless_values):
                 raise PydanticCustomError(
                     "unsupported", "{param} is not supported by this server. Remove {param}.", {"param": name}
                 )
@@ -83,14 +83,15 @@ class GenerationRequest(BaseModel):
         """Return True if the stream ends with a chunk of token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def sampling_params(self, choice: int, max_tokens: int) -> SamplingParams:
+    def sampling_params(self, choice_index: int, max_tokens: int) -> SamplingParams:
         """Return the sampling parameters of one choice. If the request has a seed, each choice derives its own seed."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingParams(
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=max(0, self.top_k or 0),
-            seed=None if self.seed is None else self.seed + choice,  # otherwise all choices would have the same text
+            # Without the index, all choices would have the same text.
+            seed=None if self.seed is None else self.seed + choice_index,
             max_tokens=max_tokens,
             stop=stop,
             ignore_eos=self.ignore_eos,
@@ -156,10 +157,10 @@ async def read_body(request: Request, kind: type[T]) -> T:
 
 
 def _to_invalid_request(error: ValidationError) -> InvalidRequest:
-    first = error.errors()[0]
-    context = first.get("ctx") or {}
-    if first["type"] == "json_invalid":
+    detail = error.errors()[0]
+    context = detail.get("ctx") or {}
+    if detail["type"] == "json_invalid":
         return InvalidRequest(f"The body is not JSON: {context['error']}.")
-    param = ".".join(str(part) for part in first["loc"]) or None
-    message = first["msg"] if first["type"] == "unsupported" else f"{param or 'body'}: {first['msg']}."
+    param = ".".join(str(part) for part in detail["loc"]) or None
+    message = detail["msg"] if detail["type"] == "unsupported" else f"{param or 'body'}: {detail['msg']}."
     return InvalidRequest(message, param or context.get("param"))

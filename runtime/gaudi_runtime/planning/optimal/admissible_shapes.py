@@ -35,8 +35,8 @@ class ShapeSpace(Protocol):
     def admits(self, shape: Bucket) -> bool:
         """Return True if a batch of this shape can occur."""
 
-    def next_row(self, outer: tuple[Row, ...]) -> Row | None:
-        """Return the smallest possible and the largest necessary value of the next dimension within `outer` rows.
+    def next_row(self, outer_rows: tuple[Row, ...]) -> Row | None:
+        """Return the smallest possible and the largest necessary value of the next dimension within `outer_rows`.
 
         Return None if one row cannot hold the requests, because the smallest request needs a value that the largest
         size forbids.
@@ -75,14 +75,14 @@ class PromptSpace:
             and 0 <= shape.num_blocks <= self._most_context(shape.query_len)
         )
 
-    def next_row(self, outer: tuple[Row, ...]) -> Row | None:
-        """Return the values of the next dimension of prompts within `outer` rows."""
-        if not outer:
+    def next_row(self, outer_rows: tuple[Row, ...]) -> Row | None:
+        """Return the values of the next dimension of prompts within `outer_rows`."""
+        if not outer_rows:
             return Row(1, self._most_sequences())
-        if len(outer) == 1:
-            longest = self._longest_query(outer[0].top)
-            return Row(1, longest) if longest == self._longest_query(outer[0].low) else None
-        return Row(0, self._most_context(outer[1].low))
+        if len(outer_rows) == 1:
+            longest_query = self._longest_query(outer_rows[0].top)
+            return Row(1, longest_query) if longest_query == self._longest_query(outer_rows[0].low) else None
+        return Row(0, self._most_context(outer_rows[1].low))
 
     def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold all prompts."""
@@ -96,12 +96,12 @@ class PromptSpace:
         """Return the tokens of the longest query in a batch of this size."""
         return min(self.limits.longest_query, self.limits.max_num_batched_tokens // batch_size)
 
-    def _most_context(self, query: int) -> int:
+    def _most_context(self, query_len: int) -> int:
         """Return the number of KV blocks in the longest context of a query."""
         if not self.with_context:
             return 0
         # A partly filled block counts as a whole block.
-        return ceil((self.limits.max_model_len - query) / self.limits.block_size)
+        return ceil((self.limits.max_model_len - query_len) / self.limits.block_size)
 
 
 @dataclass(frozen=True)
@@ -132,21 +132,21 @@ class DecodeSpace:
             and shape.batch_size <= shape.num_blocks <= self._most_blocks(shape.batch_size)
         )
 
-    def next_row(self, outer: tuple[Row, ...]) -> Row | None:
-        """Return the values of the next dimension of decode batches within `outer` rows."""
-        if not outer:
+    def next_row(self, outer_rows: tuple[Row, ...]) -> Row | None:
+        """Return the values of the next dimension of decode batches within `outer_rows`."""
+        if not outer_rows:
             return Row(1, self._most_sequences())
-        if len(outer) == 1:
+        if len(outer_rows) == 1:
             return Row(1, 1)
-        top = outer[0].top
+        top = outer_rows[0].top
         # Without contiguous attention, a bucket with fewer blocks than sequences is invalid, so the row begins at
         # `top`.
         return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
 
     def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold all decode batches."""
-        most = self._most_sequences()
-        return (Bucket(most, 1, self._most_blocks(most)),)
+        max_sequences = self._most_sequences()
+        return (Bucket(max_sequences, 1, self._most_blocks(max_sequences)),)
 
     def _most_sequences(self) -> int:
         # Every sequence needs at least one block.

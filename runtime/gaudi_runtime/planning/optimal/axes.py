@@ -22,43 +22,44 @@ MOST_VALUES: Bounds = {0: (), 1: (512,), 2: (16, 96), 3: (8, 12, 20)}
 Axes = tuple[list[int], list[int], list[int]]
 
 
-def choose_axes(space: ShapeSpace, traffic: Weights, most: Bounds = MOST_VALUES) -> Axes:
-    """Choose at most `most` sorted values per dimension. The largest value of each dimension is always included."""
+def choose_axes(space: ShapeSpace, traffic: Weights, value_limits: Bounds = MOST_VALUES) -> Axes:
+    """Choose at most `value_limits` sorted values per dimension, always with the largest value of the dimension."""
     bounds = zip(space.bounds(), space.steps(), strict=True)
-    full = [_multiples(low, step, top) for (low, top), step in bounds]
-    live = [at for at, values in enumerate(full) if len(values) > 1]
-    for at, count in zip(live, most[len(live)], strict=True):
-        full[at] = _choose_values(space.phase, full[at], _axis_weights(traffic, at, full[at]), count)
-    full[0] = sorted({*full[0], *space.forced_batch_sizes()})
-    return full[0], full[1], full[2]
+    axes = [_multiples(low, step, top) for (low, top), step in bounds]
+    varying_dimensions = [dimension for dimension, values in enumerate(axes) if len(values) > 1]
+    for dimension, max_values in zip(varying_dimensions, value_limits[len(varying_dimensions)], strict=True):
+        weights = _axis_weights(traffic, dimension, axes[dimension])
+        axes[dimension] = _choose_values(space.phase, axes[dimension], weights, max_values)
+    axes[0] = sorted({*axes[0], *space.forced_batch_sizes()})
+    return axes[0], axes[1], axes[2]
 
 
 def round_to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
     """Round every dimension of the traffic up to the next value of its axis."""
-    rounded: dict[Bucket, float] = {}
+    weights: dict[Bucket, float] = {}
     for shape, weight in traffic.items():
         cell = Bucket(*(_round_up(axis, value) for axis, value in zip(axes, shape, strict=True)))
-        rounded[cell] = rounded.get(cell, 0.0) + weight
-    return rounded
+        weights[cell] = weights.get(cell, 0.0) + weight
+    return weights
 
 
 def _round_up(axis: Sequence[int], value: int) -> int:
     return axis[min(bisect_left(axis, value), len(axis) - 1)]
 
 
-def _multiples(least: int, step: int, most: int) -> list[int]:
-    """Return `most` and the multiples of `step` below it. If there are more than 512, return those with few bits."""
-    multiples: Iterable[int] = range(step, most, step)
-    if len(range(step, most, step)) > MOST_MULTIPLES:
-        multiples = (step * each for each in _few_bit_numbers(most // step) if step * each < most)
-    zero = [0] if least == 0 and most > 0 else []
-    return [*zero, *multiples, most]
+def _multiples(low: int, step: int, top: int) -> list[int]:
+    """Return `top` and the multiples of `step` below it. If there are more than 512, return those with few bits."""
+    multiples: Iterable[int] = range(step, top, step)
+    if len(range(step, top, step)) > MOST_MULTIPLES:
+        multiples = (step * number for number in _few_bit_numbers(top // step) if step * number < top)
+    zero = [0] if low == 0 and top > 0 else []
+    return [*zero, *multiples, top]
 
 
-def _few_bit_numbers(most: int) -> Iterable[int]:
-    """Yield the numbers up to `most` with at most 7 significant bits."""
+def _few_bit_numbers(maximum: int) -> Iterable[int]:
+    """Yield the numbers up to `maximum` with at most 7 significant bits."""
     value = 1
-    while value <= most:
+    while value <= maximum:
         yield value
         value += 1 << max(0, value.bit_length() - 7)
 
@@ -75,4 +76,4 @@ def _choose_values(phase: BucketPhase, values: list[int], weights: Sequence[floa
     if len(values) <= count:
         return values
     rungs = [Rung(Bucket(1, 1, value), weight, value, 1) for value, weight in zip(values, weights, strict=True)]
-    return [values[at] for at in Ladder(phase, rungs).cheapest_by_count(count)]
+    return [values[position] for position in Ladder(phase, rungs).cheapest_by_count(count)]

@@ -57,11 +57,11 @@ def typical_cost(block_size: int) -> Cost:
     def cost(phase: BucketPhase, shape: Bucket) -> float:
         tokens = shape.batch_size * shape.query_len
         blocks = shape.num_blocks if phase is BucketPhase.DECODE else shape.batch_size * shape.num_blocks
-        cached = blocks * block_size
+        cached_tokens = blocks * block_size
         # Each new token attends to all cached tokens and all new tokens of its sequence. A graph masks later tokens but
         # does not skip their computation.
-        seen = cached * shape.query_len + tokens * shape.query_len
-        return WEIGHTS_READS + TOKEN_READS * tokens + seen / SEEN_TOKENS + cached
+        attended_tokens = cached_tokens * shape.query_len + tokens * shape.query_len
+        return WEIGHTS_READS + TOKEN_READS * tokens + attended_tokens / SEEN_TOKENS + cached_tokens
 
     return cost
 
@@ -86,14 +86,14 @@ class Roofline:
     def __call__(self, phase: BucketPhase, shape: Bucket) -> float:
         """Return the seconds of one batch of this shape."""
         tokens = shape.batch_size * shape.query_len
-        cached = shape.num_blocks * self.block_size * (1 if phase is BucketPhase.DECODE else shape.batch_size)
+        cached_tokens = shape.num_blocks * self.block_size * (1 if phase is BucketPhase.DECODE else shape.batch_size)
         # Attention has two matmuls: the scores, and the product of scores and values. Each new token attends to all
         # cached and all new tokens of its sequence, because a graph with static shapes masks tokens but does not skip
         # their computation.
-        seen = cached * shape.query_len + tokens * shape.query_len
+        attended_tokens = cached_tokens * shape.query_len + tokens * shape.query_len
         # One multiplication with one addition counts as two operations, as in the data sheets.
-        operations = 2 * self.matmul_weights * tokens + 4 * self.attention_width * seen
-        bytes_read = self.weight_bytes + self.kv_bytes_per_token * (cached + tokens)
+        operations = 2 * self.matmul_weights * tokens + 4 * self.attention_width * attended_tokens
+        bytes_read = self.weight_bytes + self.kv_bytes_per_token * (cached_tokens + tokens)
         return max(operations / self.operations_per_second, bytes_read / self.bytes_per_second)
 
 
@@ -106,14 +106,14 @@ def make_roofline(shape: ModelShape, spread: Spread, card: Card, block_size: int
         raise ConfigError(f"the speed of card {card.name} is unknown. A roofline needs card gaudi2 or gaudi3")
     # A single rank is assumed. More ranks divide computation and memory traffic equally, so ratios of costs stay the
     # same.
-    whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
+    single_rank = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
     return Roofline(
         block_size=block_size,
         matmul_weights=output_head_tensor(shape).parameter_count
-        + sum(n * _active_weights(each, shape) for each, n in _count_layers(shape)),
-        attention_width=sum(n * _attention_width(each) for each, n in _count_layers(shape)),
-        weight_bytes=sum(stage.weights for stage in stage_memory(shape, whole, block_size)),
-        kv_bytes_per_token=kv_block_bytes(shape.layers, whole, 1),
+        + sum(layer_count * _active_weights(layer, shape) for layer, layer_count in _count_layers(shape)),
+        attention_width=sum(layer_count * _attention_width(layer) for layer, layer_count in _count_layers(shape)),
+        weight_bytes=sum(stage.weight_bytes for stage in stage_memory(shape, single_rank, block_size)),
+        kv_bytes_per_token=kv_block_bytes(shape.layers, single_rank, 1),
         operations_per_second=card.bf16_matmul.value,
         bytes_per_second=card.bandwidth.value,
     )
@@ -191,16 +191,16 @@ class PlanScore:
 
 def score_plan(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> PlanScore:
     """Score a plan for the traffic of one phase. `find` of the plan returns the bucket that a shape is padded to."""
-    padded = real = covered = 0.0
+    padded_cost = real_cost = covered_batches = 0.0
     for shape, batches in traffic.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)
         if bucket:
-            covered += batches
-            padded += batches * cost(phase, bucket)
-            real += batches * cost(phase, shape)
-    everything = total_weight(traffic.shapes_of(phase))
+            covered_batches += batches
+            padded_cost += batches * cost(phase, bucket)
+            real_cost += batches * cost(phase, shape)
+    total_batches = total_weight(traffic.shapes_of(phase))
     return PlanScore(
         graphs=len(plan.buckets_of(phase)),
-        padding=padded / real if real else None,
-        coverage=covered / everything if everything else None,
+        padding=padded_cost / real_cost if real_cost else None,
+        coverage=covered_batches / total_batches if total_batches else None,
     )

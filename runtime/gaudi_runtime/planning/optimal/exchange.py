@@ -34,12 +34,12 @@ Buckets = tuple[Bucket, ...]
 class ExchangeInput:
     """The input of an exchange: traffic on few `cells`, candidate buckets, needed shapes, costs and prices.
 
-    In every plan here, all `needed` shapes and all cells have a bucket. The sum of prices is at most `budget`.
+    In every plan here, all `needed_shapes` and all cells have a bucket. The sum of prices is at most `budget`.
     """
 
     cells: Mapping[Bucket, float]
     candidates: Sequence[Bucket]
-    needed: Sequence[Bucket]
+    needed_shapes: Sequence[Bucket]
     cost: Callable[[Bucket], float]
     price: Callable[[Bucket], float]
     budget: float
@@ -54,74 +54,78 @@ class ExchangeInput:
         return self.budget - sum(map(self.price, plan))
 
 
-def grow_plan(market: ExchangeInput) -> Buckets:
+def grow_plan(exchange: ExchangeInput) -> Buckets:
     """Return a start plan for exchanges: repeatedly add the candidate with the best gain for its price."""
-    plan = tuple(sorted(market.needed))
-    while step := _best_gain(market, plan, market.unused_budget(plan)):
+    plan = tuple(sorted(exchange.needed_shapes))
+    while step := _best_gain(exchange, plan, exchange.unused_budget(plan)):
         plan = tuple(sorted((*plan, step[1])))
     return plan
 
 
-def exchange_buckets(market: ExchangeInput, plan: Buckets) -> Buckets:
+def exchange_buckets(exchange: ExchangeInput, plan: Buckets) -> Buckets:
     """Exchange buckets of the plan one by one while each exchange lowers the cost."""
     for _ in range(MOST_EXCHANGES):
-        better = next(_improvements(market, plan), None)
-        if better is None:
+        better_plan = next(_improvements(exchange, plan), None)
+        if better_plan is None:
             break
-        plan = better
+        plan = better_plan
     return plan
 
 
-def _improvements(market: ExchangeInput, plan: Buckets) -> Iterator[Buckets]:
+def _improvements(exchange: ExchangeInput, plan: Buckets) -> Iterator[Buckets]:
     """Yield cheaper plans in which one bucket is exchanged."""
-    for loss, given in sorted(_losses(market, plan))[:OFFERED]:
-        rest = tuple(bucket for bucket in plan if bucket != given)
-        step = _best_gain(market, rest, market.unused_budget(rest))
+    for loss, removed_bucket in sorted(_losses(exchange, plan))[:OFFERED]:
+        remaining_plan = tuple(bucket for bucket in plan if bucket != removed_bucket)
+        step = _best_gain(exchange, remaining_plan, exchange.unused_budget(remaining_plan))
         # The gain must exceed the rounding error. Otherwise two exchanges that undo each other would alternate up to
         # the limit.
         if step and step[0] > loss * (1 + 1e-9):
-            yield tuple(sorted((*rest, step[1])))
+            yield tuple(sorted((*remaining_plan, step[1])))
 
 
-def _best_gain(market: ExchangeInput, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
+def _best_gain(exchange: ExchangeInput, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
     """Return the gain and the candidate with the best gain for its price within `slack`; None if no candidate gains."""
-    gains = {each: gain for each, gain in _gains(market, plan).items() if gain > 0 and market.price(each) <= slack}
-    best = max(gains, key=lambda each: (gains[each] / market.price(each), each), default=None)
+    gains = {
+        candidate: gain
+        for candidate, gain in _gains(exchange, plan).items()
+        if gain > 0 and exchange.price(candidate) <= slack
+    }
+    best = max(gains, key=lambda candidate: (gains[candidate] / exchange.price(candidate), candidate), default=None)
     return None if best is None else (gains[best], best)
 
 
-def _losses(market: ExchangeInput, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
+def _losses(exchange: ExchangeInput, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
     """Yield each bucket that others can replace, with the cost increase if the bucket is removed."""
-    users: dict[Bucket, list[Bucket]] = defaultdict(list)
+    served_cells: dict[Bucket, list[Bucket]] = defaultdict(list)
     finder = Finder(plan)
-    for cell in market.cells:
-        users[_find_bucket(finder, plan, cell)].append(cell)
-    for at, bucket in enumerate(plan):
-        rest = plan[:at] + plan[at + 1 :]
-        finder = Finder(rest)
-        if all(finder.find_position(*shape) is not None for shape in (*users[bucket], *market.needed)):
-            paid = market.cost(bucket)
+    for cell in exchange.cells:
+        served_cells[_find_bucket(finder, plan, cell)].append(cell)
+    for position, bucket in enumerate(plan):
+        remaining_plan = plan[:position] + plan[position + 1 :]
+        finder = Finder(remaining_plan)
+        if all(finder.find_position(*shape) is not None for shape in (*served_cells[bucket], *exchange.needed_shapes)):
+            current_cost = exchange.cost(bucket)
             yield (
                 sum(
-                    market.cells[cell] * (market.cost(_find_bucket(finder, rest, cell)) - paid)
-                    for cell in users[bucket]
+                    exchange.cells[cell] * (exchange.cost(_find_bucket(finder, remaining_plan, cell)) - current_cost)
+                    for cell in served_cells[bucket]
                 ),
                 bucket,
             )
 
 
-def _gains(market: ExchangeInput, plan: Buckets) -> Mapping[Bucket, float]:
+def _gains(exchange: ExchangeInput, plan: Buckets) -> Mapping[Bucket, float]:
     """Return the cost reduction of each candidate, which would then serve all requests that find it first."""
     gains: dict[Bucket, float] = defaultdict(float)
-    costs = [market.cost(candidate) for candidate in market.candidates]
+    costs = [exchange.cost(candidate) for candidate in exchange.candidates]
     finder = Finder(plan)
-    for cell, weight in market.cells.items():
-        found = _find_bucket(finder, plan, cell)
-        paid = market.cost(found)
-        for at in range(bisect_left(market.candidates, cell), bisect_left(market.candidates, found)):
-            taken = market.candidates[at]
-            if taken.query_len >= cell.query_len and taken.num_blocks >= cell.num_blocks:
-                gains[taken] += weight * (paid - costs[at])
+    for cell, weight in exchange.cells.items():
+        bucket = _find_bucket(finder, plan, cell)
+        current_cost = exchange.cost(bucket)
+        for position in range(bisect_left(exchange.candidates, cell), bisect_left(exchange.candidates, bucket)):
+            replacement = exchange.candidates[position]
+            if replacement.query_len >= cell.query_len and replacement.num_blocks >= cell.num_blocks:
+                gains[replacement] += weight * (current_cost - costs[position])
     return gains
 
 
@@ -147,20 +151,20 @@ def improve_plan(
     Returns the cheapest of the plans within `budget`.
     """
     # If only one dimension varies, a single ladder is already optimal.
-    varying = sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
-    if len(plan) > FEW_GRAPHS or varying < 2:
+    varying_count = sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
+    if len(plan) > FEW_GRAPHS or varying_count < 2:
         return plan
     axes = choose_axes(space, traffic, FEW_VALUES)
     grid = {shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)}
     needed = space.covering_buckets()
-    market = ExchangeInput(
+    exchange = ExchangeInput(
         _smoothed_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget
     )
-    plans = (plan, exchange_buckets(market, plan), exchange_buckets(market, grow_plan(market)))
+    plans = (plan, exchange_buckets(exchange, plan), exchange_buckets(exchange, grow_plan(exchange)))
     # The search uses a coarse grid, but the final comparison uses a fine grid. A coarse grid hides the cost of rounding
     # up.
-    fine = replace(market, cells=_smoothed_cells(space, traffic, choose_axes(space, traffic)))
-    return min(plans, key=fine.cost_of)
+    fine_exchange = replace(exchange, cells=_smoothed_cells(space, traffic, choose_axes(space, traffic)))
+    return min(plans, key=fine_exchange.cost_of)
 
 
 def _smoothed_cells(space: ShapeSpace, traffic: Weights, axes: Axes) -> Weights:
@@ -168,8 +172,10 @@ def _smoothed_cells(space: ShapeSpace, traffic: Weights, axes: Axes) -> Weights:
 
     A shape is not rounded up if the rounded shape is inadmissible.
     """
-    inside = {
+    admissible = {
         shape: weight for shape, weight in traffic.items() if all(map(space.admits, round_to_axes({shape: 1}, axes)))
     }
-    cells = {cell: weight for cell, weight in smooth(round_to_axes(inside, axes), axes).items() if space.admits(cell)}
-    return {**cells, **{shape: weight for shape, weight in traffic.items() if shape not in inside}}
+    cells = {
+        cell: weight for cell, weight in smooth(round_to_axes(admissible, axes), axes).items() if space.admits(cell)
+    }
+    return {**cells, **{shape: weight for shape, weight in traffic.items() if shape not in admissible}}

@@ -15,10 +15,10 @@ from gaudi_runtime.planning.optimal.prior import TrafficKind, sum_traffic
 from gaudi_runtime.traffic.histogram import Traffic
 
 TOLERANCE = 0.005
-"""The share by which padded compute may exceed that of the rival. It is below the accuracy of the cost model."""
+"""The share by which padded compute may exceed that of the reference plan; less than the cost model's accuracy."""
 
 LEAST_PADDING = 0.01
-"""The padding of the rival, as a share, below which all kinds get the same weight."""
+"""The padding of the reference plan, as a share, below which all kinds get the same weight."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ReferencePlan:
     cost: Cost
 
     def padded_compute(self, phase: BucketPhase, kind: TrafficKind) -> float:
-        """Return the compute of a kind of traffic that is padded by the rival's plan."""
+        """Return the compute of a kind of traffic that is padded by the reference plan."""
         return sum(
             weight * self.cost(phase, self._padded_bucket(phase, shape)) for shape, weight in kind.weights.items()
         )
@@ -41,42 +41,42 @@ class ReferencePlan:
 
 
 def find_fewest_buckets(
-    phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, rival: ReferencePlan
+    phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, reference: ReferencePlan
 ) -> ChosenBuckets:
     """Return the fewest buckets of a phase that pad each kind of traffic no more than its limit.
 
-    The result has at most as many buckets as the rival, unless the admissible shapes need more. Raises PlanImpossible
-    if there is no traffic.
+    The result has at most as many buckets as the reference plan, unless the admissible shapes need more. Raises
+    PlanImpossible if there is no traffic.
     """
-    computes = [rival.padded_compute(phase, kind) for kind in kinds]
+    computes = [reference.padded_compute(phase, kind) for kind in kinds]
 
     def is_enough(buckets: Buckets) -> bool:
         return all(
-            _padded_compute(phase, buckets, kind, rival.cost) <= compute * (kind.most + TOLERANCE)
+            _padded_compute(phase, buckets, kind, reference.cost) <= compute * (kind.max_ratio + TOLERANCE)
             for kind, compute in zip(kinds, computes, strict=True)
         )
 
-    found = [
-        Optimizer(_phase_traffic(phase, weighted), rival.limits, kv_blocks, rival.cost).minimize_buckets(
-            phase, is_enough, len(rival.plan.buckets_of(phase))
+    candidates = [
+        Optimizer(_phase_traffic(phase, weighted_kinds), reference.limits, kv_blocks, reference.cost).minimize_buckets(
+            phase, is_enough, len(reference.plan.buckets_of(phase))
         )
-        for weighted in _weightings(phase, kinds, computes, rival.cost)
+        for weighted_kinds in _weightings(phase, kinds, computes, reference.cost)
     ]
     # The search minimizes a weighted sum over all kinds of traffic. Several weightings are tried, because one weighting
     # usually needs fewer graphs.
-    return min(found, key=lambda each: (not is_enough(each.buckets[phase]), len(each.buckets[phase])))
+    return min(candidates, key=lambda result: (not is_enough(result.buckets[phase]), len(result.buckets[phase])))
 
 
 def _weightings(
     phase: BucketPhase, kinds: tuple[TrafficKind, ...], computes: list[float], cost: Cost
 ) -> Iterable[tuple[TrafficKind, ...]]:
-    """Yield the kinds unchanged, and then with more weight for the kinds that the rival pads least."""
+    """Yield the kinds unchanged, and then with more weight for the kinds that the reference plan pads least."""
     yield kinds
     if len(kinds) > 1:
-        real = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
-        paddings = (max(compute / each - 1, LEAST_PADDING) for compute, each in zip(computes, real, strict=True))
+        unpadded = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
+        paddings = (max(compute / real - 1, LEAST_PADDING) for compute, real in zip(computes, unpadded, strict=True))
         yield tuple(
-            TrafficKind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.most)
+            TrafficKind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.max_ratio)
             for kind, padding in zip(kinds, paddings, strict=True)
         )
 
@@ -89,10 +89,10 @@ def _phase_traffic(phase: BucketPhase, kinds: Iterable[TrafficKind]) -> Traffic:
 def _padded_compute(phase: BucketPhase, buckets: Buckets, kind: TrafficKind, cost: Cost) -> float:
     finder = Finder(buckets)
     costs = [cost(phase, bucket) for bucket in buckets]
-    padded = 0.0
+    compute = 0.0
     for shape, weight in kind.weights.items():
         position = finder.find_position(*shape)
         if position is None:
             raise AssertionError(f"{tuple(shape)} has no bucket")
-        padded += weight * costs[position]
-    return padded
+        compute += weight * costs[position]
+    return compute

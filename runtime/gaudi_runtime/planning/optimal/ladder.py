@@ -73,7 +73,7 @@ class Rung:
 class _Layers(NamedTuple):
     """The least cost and the previous rung, by number of rungs minus one and position of the last rung."""
 
-    values: list[list[float]]
+    costs: list[list[float]]
     origins: list[list[int]]
 
 
@@ -86,66 +86,66 @@ class Ladder:
     def __init__(self, phase: BucketPhase, rungs: Sequence[Rung]) -> None:
         self.phase = phase
         self.rungs = rungs
-        self.below = [0.0, *accumulate(rung.weight for rung in rungs)]
+        self.weight_below = [0.0, *accumulate(rung.weight for rung in rungs)]
         """The weight of the traffic below each rung, and of all traffic at the end."""
         self._layers: dict[float, _Layers] = {}
 
     def cheapest_rungs(self, rate: float) -> tuple[int, ...]:
         """Return the positions of the rungs that minimize cost + rate * price, for any number of rungs."""
-        lines, origins = LowerEnvelope(), []
-        lines.add(0.0, 0.0, -1)
-        for at, rung in enumerate(self.rungs):
-            lowest, origin = lines.find_lowest(rung.cost)
-            value = lowest + rung.cost * self.below[at + 1] + rate * rung.price
+        envelope, origins = LowerEnvelope(), []
+        envelope.add(0.0, 0.0, -1)
+        for position, rung in enumerate(self.rungs):
+            lowest, origin = envelope.find_lowest(rung.cost)
+            end_cost = lowest + rung.cost * self.weight_below[position + 1] + rate * rung.price
             origins.append(origin)
-            lines.add(-self.below[at + 1], value, at)
-        return _backtrack(lambda at, _: origins[at], len(self.rungs))
+            envelope.add(-self.weight_below[position + 1], end_cost, position)
+        return _backtrack(lambda position, _: origins[position], len(self.rungs))
 
     def cheapest_by_count(self, count: int, rate: float = 0.0) -> tuple[int, ...]:
         """Return the positions of the `count` rungs that minimize cost + rate * price."""
         layers = self._layers.setdefault(rate, _Layers([], []))
-        while len(layers.values) < count:
+        while len(layers.costs) < count:
             self._add_layer(layers, rate)
-        return _backtrack(lambda at, used: layers.origins[count - 1 - used][at], len(self.rungs))
+        return _backtrack(lambda position, selected: layers.origins[count - 1 - selected][position], len(self.rungs))
 
-    def cost(self, kept: Sequence[int]) -> float:
+    def cost(self, positions: Sequence[int]) -> float:
         """Return the cost of all traffic with these rungs."""
-        befores = (0, *(at + 1 for at in kept))
+        starts = (0, *(position + 1 for position in positions))
         return sum(
-            self.rungs[at].cost * (self.below[at + 1] - self.below[before])
-            for before, at in zip(befores, kept, strict=False)
+            self.rungs[position].cost * (self.weight_below[position + 1] - self.weight_below[start])
+            for start, position in zip(starts, positions, strict=False)
         )
 
-    def price(self, kept: Sequence[int]) -> float:
+    def price(self, positions: Sequence[int]) -> float:
         """Return the price of these rungs."""
-        return sum(self.rungs[at].price for at in kept)
+        return sum(self.rungs[position].price for position in positions)
 
     def _add_layer(self, layers: _Layers, rate: float) -> None:
         """Compute the least cost of the ladders that end at each position.
 
         These ladders have one rung more than the ladders of the previous layer.
         """
-        count = len(layers.values)
-        lines, values, origins = LowerEnvelope(), [], []
-        if not count:
-            lines.add(0.0, 0.0, -1)
-        for at, rung in enumerate(self.rungs):
-            if count and at >= count:
-                lines.add(-self.below[at], layers.values[-1][at - 1], at - 1)
-            lowest, origin = lines.find_lowest(rung.cost) if at >= count else (float("inf"), -1)
-            values.append(lowest + rung.cost * self.below[at + 1] + rate * rung.price)
+        layer_count = len(layers.costs)
+        envelope, end_costs, origins = LowerEnvelope(), [], []
+        if not layer_count:
+            envelope.add(0.0, 0.0, -1)
+        for position, rung in enumerate(self.rungs):
+            if layer_count and position >= layer_count:
+                envelope.add(-self.weight_below[position], layers.costs[-1][position - 1], position - 1)
+            lowest, origin = envelope.find_lowest(rung.cost) if position >= layer_count else (float("inf"), -1)
+            end_costs.append(lowest + rung.cost * self.weight_below[position + 1] + rate * rung.price)
             origins.append(origin)
-        layers.values.append(values)
+        layers.costs.append(end_costs)
         layers.origins.append(origins)
 
 
-def _backtrack(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
+def _backtrack(origin_of: Callable[[int, int], int], rung_count: int) -> tuple[int, ...]:
     """Return the positions from the last rung back to the first."""
-    kept, at = [], count - 1
-    while at >= 0:
-        kept.append(at)
-        at = origin_of(at, len(kept) - 1)
-    return tuple(reversed(kept))
+    positions, position = [], rung_count - 1
+    while position >= 0:
+        positions.append(position)
+        position = origin_of(position, len(positions) - 1)
+    return tuple(reversed(positions))
 
 
 # The budget is divided into this many units. Prices are rounded up to whole units, so the chosen rungs never exceed the
@@ -159,29 +159,29 @@ def cheapest_within_budget(ladder: Ladder, budget: float) -> tuple[int, ...] | N
     As in `Ladder`, the lowest of many lines gives the cheapest ladder that ends at a rung. Here each number of units
     that the previous rungs use has separate lines.
     """
-    units = [ceil(rung.price * UNITS / budget) for rung in ladder.rungs]
-    ways = [LowerEnvelope() for _ in range(UNITS + 1)]
-    ways[0].add(0.0, 0.0, -1)
+    rung_units = [ceil(rung.price * UNITS / budget) for rung in ladder.rungs]
+    envelopes = [LowerEnvelope() for _ in range(UNITS + 1)]
+    envelopes[0].add(0.0, 0.0, -1)
     origins: list[dict[int, int]] = []
-    ends: dict[int, float] = {}
-    for at, rung in enumerate(ladder.rungs):
-        reached: dict[int, int] = {}
-        ends = {}
+    end_costs: dict[int, float] = {}
+    for position, rung in enumerate(ladder.rungs):
+        rung_origins: dict[int, int] = {}
+        end_costs = {}
         # The loop goes from many units to few, so that it never adds the same rung twice.
-        for used in range(UNITS, units[at] - 1, -1):
-            way = ways[used - units[at]]
-            if way:
-                lowest, reached[used] = way.find_lowest(rung.cost)
-                ends[used] = lowest + rung.cost * ladder.below[at + 1]
-                ways[used].add(-ladder.below[at + 1], ends[used], at)
-        origins.append(reached)
-    return _backtrack_knapsack(origins, units, min(ends, key=ends.__getitem__)) if ends else None
+        for used_units in range(UNITS, rung_units[position] - 1, -1):
+            envelope = envelopes[used_units - rung_units[position]]
+            if envelope:
+                lowest, rung_origins[used_units] = envelope.find_lowest(rung.cost)
+                end_costs[used_units] = lowest + rung.cost * ladder.weight_below[position + 1]
+                envelopes[used_units].add(-ladder.weight_below[position + 1], end_costs[used_units], position)
+        origins.append(rung_origins)
+    return _backtrack_knapsack(origins, rung_units, min(end_costs, key=end_costs.__getitem__)) if end_costs else None
 
 
-def _backtrack_knapsack(origins: list[dict[int, int]], units: list[int], used: int) -> tuple[int, ...]:
+def _backtrack_knapsack(origins: list[dict[int, int]], rung_units: list[int], used_units: int) -> tuple[int, ...]:
     """Return the positions from the last rung back to the first, subtracting the units of each rung."""
-    kept, at = [], len(origins) - 1
-    while at >= 0:
-        kept.append(at)
-        at, used = origins[at][used], used - units[at]
-    return tuple(reversed(kept))
+    positions, position = [], len(origins) - 1
+    while position >= 0:
+        positions.append(position)
+        position, used_units = origins[position][used_units], used_units - rung_units[position]
+    return tuple(reversed(positions))

@@ -39,25 +39,25 @@ def fit_to_budget(choice: Choice, budget: float) -> FittedSelection | None:
     it fits. If graphs have different prices, the rest of the budget is also spent on one ladder first. The result is
     the cheapest of all. For one ladder and a budget of graphs, the result is optimal.
     """
-    within, beyond, rate = _bracket_budget(choice, budget)
-    if within is None:
+    low, high, rate = _bracket_budget(choice, budget)
+    if low is None:
         return None
     steps = _RungSteps(rate)
-    thinned = steps.thin_to_budget(beyond, budget) if beyond else None
-    starts = [within, *_spend_slack_on_ladder(within, budget), *([thinned] if thinned else [])]
-    found = min((steps.fill_budget(each, budget) for each in starts), key=lambda selection: selection.cost)
-    more = steps.add_best_rung(found, float("inf"))
-    return FittedSelection(found, found.cost - more.cost if more else 0.0)
+    thinned = steps.thin_to_budget(high, budget) if high else None
+    starts = [low, *_spend_slack_on_ladder(low, budget), *([thinned] if thinned else [])]
+    best = min((steps.fill_budget(start, budget) for start in starts), key=lambda selection: selection.cost)
+    longer = steps.add_best_rung(best, float("inf"))
+    return FittedSelection(best, best.cost - longer.cost if longer else 0.0)
 
 
 def _spend_slack_on_ladder(selection: Selection, budget: float) -> Iterator[Selection]:
     """Yield selections that spend the rest of the budget on one ladder whose rungs have different prices."""
     slack = budget - selection.price
-    for at, kept in enumerate(selection.ladders):
-        if len({rung.price for rung in kept.ladder.rungs}) > 1:
-            rungs = cheapest_within_budget(kept.ladder, kept.price + slack)
-            if rungs:
-                yield _replace_ladder(selection, at, KeptRungs(kept.ladder, rungs))
+    for index, kept_rungs in enumerate(selection.ladders):
+        if len({rung.price for rung in kept_rungs.ladder.rungs}) > 1:
+            positions = cheapest_within_budget(kept_rungs.ladder, kept_rungs.price + slack)
+            if positions:
+                yield _replace_ladder(selection, index, KeptRungs(kept_rungs.ladder, positions))
 
 
 def _bracket_budget(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
@@ -97,35 +97,36 @@ class _RungSteps:
     def thin_to_budget(self, selection: Selection, budget: float) -> Selection | None:
         """Remove the rungs with the least use for their price; return None if the needed rungs exceed the budget."""
         while selection.price > budget:
-            before = selection
-            cheaper = [each for each in self._change_one_ladder(before, -1) if each.price < before.price]
+            previous = selection
+            cheaper = [option for option in self._change_one_ladder(previous, -1) if option.price < previous.price]
             if not cheaper:
                 return None
-            selection = min(cheaper, key=lambda each: (each.cost - before.cost) / (before.price - each.price))
+            selection = min(cheaper, key=lambda option: (option.cost - previous.cost) / (previous.price - option.price))
         return selection
 
     def add_best_rung(self, selection: Selection, budget: float) -> Selection | None:
         """Add the rung that reduces the cost most for its price. Return None if no rung can be added."""
-        longer = self._change_one_ladder(selection, +1)
-        better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
+        options = self._change_one_ladder(selection, +1)
+        better = [option for option in options if option.price <= budget and option.cost < selection.cost - EPSILON]
         if not better:
             return None
-        return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
+        return max(
+            better, key=lambda option: (selection.cost - option.cost) / max(option.price - selection.price, EPSILON)
+        )
 
-    def _change_one_ladder(self, selection: Selection, more: int) -> Iterator[Selection]:
-        """Yield selections in which one ladder has `more` additional rungs."""
-        for at, kept in enumerate(selection.ladders):
-            count = len(kept.rungs) + more
-            if 1 <= count <= len(kept.ladder.rungs):
-                yield _replace_ladder(
-                    selection, at, KeptRungs(kept.ladder, kept.ladder.cheapest_by_count(count, self.rate))
-                )
+    def _change_one_ladder(self, selection: Selection, delta: int) -> Iterator[Selection]:
+        """Yield selections in which one ladder has `delta` additional rungs."""
+        for index, kept_rungs in enumerate(selection.ladders):
+            rung_count = len(kept_rungs.positions) + delta
+            if 1 <= rung_count <= len(kept_rungs.ladder.rungs):
+                positions = kept_rungs.ladder.cheapest_by_count(rung_count, self.rate)
+                yield _replace_ladder(selection, index, KeptRungs(kept_rungs.ladder, positions))
 
 
-def _replace_ladder(selection: Selection, at: int, kept: KeptRungs) -> Selection:
-    old = selection.ladders[at]
-    ladders = (*selection.ladders[:at], kept, *selection.ladders[at + 1 :])
-    return Selection(ladders, selection.cost - old.cost + kept.cost, selection.price - old.price + kept.price)
+def _replace_ladder(selection: Selection, index: int, new: KeptRungs) -> Selection:
+    old = selection.ladders[index]
+    ladders = (*selection.ladders[:index], new, *selection.ladders[index + 1 :])
+    return Selection(ladders, selection.cost - old.cost + new.cost, selection.price - old.price + new.price)
 
 
 UNMET_SHARE = 0.1
@@ -155,7 +156,7 @@ class Optimizer:
         # With contiguous attention, vllm-gaudi first looks up the batch size by the blocks of the sequences, and then
         # the blocks by the highest block in use. Both lookups find the same bucket only if each batch size has a bucket
         # with all blocks.
-        self._only_rows = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
+        self._row_only_phases = {BucketPhase.DECODE} if limits.contiguous_paged_attention else set()
         self._spaces: dict[BucketPhase, ShapeSpace] = {
             BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
@@ -165,27 +166,27 @@ class Optimizer:
             for phase, space in self._spaces.items()
         }
 
-    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> ChosenBuckets:
+    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, setting_name: str) -> ChosenBuckets:
         """Choose the buckets of `phases` that pad least within `budget`, in the unit of `price`.
 
         For several phases, the sum of their padding is minimized. Raises PlanImpossible if the limits admit no traffic
-        of a phase, or if the buckets that every plan needs exceed the budget. The second message begins with the
-        setting `asked`.
+        of a phase, or if the buckets that every plan needs exceed the budget. The second message begins with
+        `setting_name`.
         """
-        found = fit_to_budget(sum_of_choices([self._choice_of_phase(phase, price) for phase in phases]), budget)
-        if found is None:
-            least = sum(self.least_price(phase, price) for phase in phases)
+        fitted = fit_to_budget(sum_of_choices([self._choice_of_phase(phase, price) for phase in phases]), budget)
+        if fitted is None:
+            min_price = sum(self.least_price(phase, price) for phase in phases)
             raise PlanImpossible(
                 f"{budget:g} is too small, because buckets for all admissible {' and '.join(phases)} batches need "
-                f"at least {least:g}",
-                asked,
+                f"at least {min_price:g}",
+                setting_name,
             )
-        buckets = _buckets_by_phase(found, phases)
+        buckets = _buckets_by_phase(fitted, phases)
         # Only a plan of a single phase is improved further, because the search does not return how it divides a shared
         # budget between phases.
-        if len(phases) == 1 and phases[0] not in self._only_rows:
+        if len(phases) == 1 and phases[0] not in self._row_only_phases:
             buckets = {phase: self._improve_buckets(phase, price, budget, plan) for phase, plan in buckets.items()}
-        return ChosenBuckets(buckets, found.next_gain)
+        return ChosenBuckets(buckets, fitted.next_gain)
 
     def traffic_kinds(self, phase: BucketPhase) -> tuple[TrafficKind, ...]:
         """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and unobserved traffic.
@@ -196,57 +197,59 @@ class Optimizer:
         traffic = self._admitted_traffic(phase)
         # Too many rungs are rejected before the traffic is spread over the cells of these axes.
         check_rung_count(self._spaces[phase], choose_axes(self._spaces[phase], traffic))
-        unmet = prior_traffic(phase, self._limits, self._kv_blocks, self._cost)
-        share = (
+        unobserved_kinds = prior_traffic(phase, self._limits, self._kv_blocks, self._cost)
+        scale = (
             UNMET_SHARE
             * self._total_cost(phase, traffic)
-            / sum(self._total_cost(phase, each.weights) for each in unmet)
+            / sum(self._total_cost(phase, kind.weights) for kind in unobserved_kinds)
         )
         return (
             TrafficKind("traffic", traffic),
             TrafficKind("similar traffic", similar_traffic(self._spaces[phase], traffic)),
             *(
-                TrafficKind(each.name, {shape: share * weight for shape, weight in each.weights.items()}, UNMET_MOST)
-                for each in unmet
+                TrafficKind(kind.name, {shape: scale * weight for shape, weight in kind.weights.items()}, UNMET_MOST)
+                for kind in unobserved_kinds
             ),
         )
 
     def share_beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
         """Return the share of the phase's traffic that exceeds the limits."""
-        everything = total_weight(traffic.shapes_of(phase))
-        return 1 - total_weight(self._traffic[phase]) / everything if everything else 0.0
+        total = total_weight(traffic.shapes_of(phase))
+        return 1 - total_weight(self._traffic[phase]) / total if total else 0.0
 
-    def minimize_buckets(self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], most: int) -> ChosenBuckets:
-        """Return the fewest buckets of a phase that `is_enough` accepts, or `most` if it accepts no number.
+    def minimize_buckets(
+        self, phase: BucketPhase, is_enough: Callable[[Buckets], bool], max_buckets: int
+    ) -> ChosenBuckets:
+        """Return the fewest buckets of a phase that `is_enough` accepts, or `max_buckets` if it accepts no number.
 
-        Every admissible shape has a bucket, so the result may have more than `most` buckets.
+        Every admissible shape has a bucket, so the result may have more than `max_buckets` buckets.
         """
         # Choices are cached, because the search tries the same rates for budgets that are close to each other.
         choice = cache(self._choice_of_phase(phase, price_in_graphs))
-        low = round(self.least_price(phase, price_in_graphs))
-        high = max(low, most)
-        found = self._fit_graphs(choice, high)
-        while low < high:
-            middle = (low + high) // 2
-            fewer = self._fit_graphs(choice, middle)
+        min_graphs = round(self.least_price(phase, price_in_graphs))
+        max_graphs = max(min_graphs, max_buckets)
+        fitted = self._fit_graphs(choice, max_graphs)
+        while min_graphs < max_graphs:
+            graphs = (min_graphs + max_graphs) // 2
+            fewer = self._fit_graphs(choice, graphs)
             if is_enough(_buckets_by_phase(fewer, (phase,))[phase]):
-                high, found = middle, fewer
+                max_graphs, fitted = graphs, fewer
             else:
-                low = middle + 1
-        buckets = _buckets_by_phase(found, (phase,))[phase]
-        if phase not in self._only_rows:
+                min_graphs = graphs + 1
+        buckets = _buckets_by_phase(fitted, (phase,))[phase]
+        if phase not in self._row_only_phases:
             buckets = self._improve_buckets(phase, price_in_graphs, len(buckets), buckets)
-        return ChosenBuckets({phase: buckets}, found.next_gain)
+        return ChosenBuckets({phase: buckets}, fitted.next_gain)
 
     def _fit_graphs(self, choice: Choice, graphs: int) -> FittedSelection:
-        found = fit_to_budget(choice, graphs)
-        if found is None:
+        fitted = fit_to_budget(choice, graphs)
+        if fitted is None:
             raise AssertionError(f"{graphs} graphs are too few")
-        return found
+        return fitted
 
     def least_price(self, phase: BucketPhase, price: Price) -> float:
         """Return the total price of the buckets that every plan needs."""
-        return sum(price(phase, corner) for corner in self._spaces[phase].covering_buckets())
+        return sum(price(phase, bucket) for bucket in self._spaces[phase].covering_buckets())
 
     def _admitted_traffic(self, phase: BucketPhase) -> Weights:
         if not self._traffic[phase]:
@@ -270,12 +273,12 @@ class Optimizer:
 
     def _relative_cost(self, phase: BucketPhase) -> Worth:
         """Return the cost of a batch as a share of the real cost of its phase, so that padding can be added."""
-        real = self._total_cost(phase, self._traffic[phase])
-        return lambda bucket: self._cost(phase, bucket) / real
+        real_cost = self._total_cost(phase, self._traffic[phase])
+        return lambda bucket: self._cost(phase, bucket) / real_cost
 
 
-def _buckets_by_phase(found: FittedSelection, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
+def _buckets_by_phase(fitted: FittedSelection, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
     buckets: dict[BucketPhase, set[Bucket]] = {phase: set() for phase in phases}
-    for kept in found.selection.ladders:
-        buckets[kept.ladder.phase].update(kept.buckets())
-    return {phase: tuple(sorted(each)) for phase, each in buckets.items()}
+    for kept_rungs in fitted.selection.ladders:
+        buckets[kept_rungs.ladder.phase].update(kept_rungs.buckets())
+    return {phase: tuple(sorted(phase_buckets)) for phase, phase_buckets in buckets.items()}

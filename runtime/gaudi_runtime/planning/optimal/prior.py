@@ -35,11 +35,11 @@ CONTEXT_POINTS = 4
 
 @dataclass(frozen=True)
 class TrafficKind:
-    """One kind of prior traffic, and the limit of its padded compute as a multiple of a rival plan's compute."""
+    """One kind of prior traffic, and the limit of its padded compute as a multiple of a reference plan's compute."""
 
     name: str
     weights: Weights
-    most: float = 1.0
+    max_ratio: float = 1.0
 
 
 def sum_traffic(kinds: Iterable[TrafficKind]) -> dict[Bucket, float]:
@@ -57,51 +57,51 @@ def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost
     The kinds of prompts are single prompts without context, single prompts with context, and batches of several
     prompts. Decode steps have one kind for each doubling of their sequences, because the load of a server is not known.
     """
-    kinds = _prompt_shares(limits) if phase is BucketPhase.PROMPT else _decode_shares(limits, kv_blocks)
-    names: dict[str, dict[Bucket, float]] = {}
-    for name, shape, share in kinds:
-        weights = names.setdefault(name, {})
+    shares = _prompt_shares(limits) if phase is BucketPhase.PROMPT else _decode_shares(limits, kv_blocks)
+    weights_by_name: dict[str, dict[Bucket, float]] = {}
+    for name, shape, share in shares:
+        weights = weights_by_name.setdefault(name, {})
         # A share refers to compute, but a weight counts batches. So the share is divided by the cost of a batch.
         weights[shape] = weights.get(shape, 0.0) + share / cost(phase, shape)
-    return tuple(TrafficKind(name, weights) for name, weights in names.items())
+    return tuple(TrafficKind(name, weights) for name, weights in weights_by_name.items())
 
 
 def _prompt_shares(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
     """Yield kind, shape and compute share of prompts. Engines merge only prompts without context into one batch."""
-    least = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
-    for query in geometric_sizes(min(least, limits.longest_query), limits.longest_query, POINTS):
-        yield "one prompt", Bucket(1, query, 0), 1.0
-        together = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query)
-        for batch in geometric_sizes(2, together, 1) if together > 1 else ():
-            yield "several prompts", Bucket(batch, query, 0), 1.0
-        most = most_context_for_query(limits, query) if limits.has_context else 0
-        contexts = geometric_sizes(1, most, CONTEXT_POINTS) if most else []
-        for context in contexts:
-            yield "one prompt with context", Bucket(1, query, context), 1 / len(contexts)
+    min_tokens = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
+    for query_len in geometric_sizes(min(min_tokens, limits.longest_query), limits.longest_query, POINTS):
+        yield "one prompt", Bucket(1, query_len, 0), 1.0
+        max_batch_size = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query_len)
+        for batch_size in geometric_sizes(2, max_batch_size, 1) if max_batch_size > 1 else ():
+            yield "several prompts", Bucket(batch_size, query_len, 0), 1.0
+        max_context = most_context_for_query(limits, query_len) if limits.has_context else 0
+        contexts = geometric_sizes(1, max_context, CONTEXT_POINTS) if max_context else []
+        for context_blocks in contexts:
+            yield "one prompt with context", Bucket(1, query_len, context_blocks), 1 / len(contexts)
 
 
 def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, float]]:
-    longest = ceil(limits.max_model_len / limits.block_size)
+    blocks_per_sequence = ceil(limits.max_model_len / limits.block_size)
 
     def most_blocks(sequences: int) -> int:
         # This limit also applies to contiguous attention: the plugin moves blocks down, so the highest block in use is
         # close to the number of blocks in use.
-        return min(sequences * longest, most_decode_blocks(sequences, limits, kv_blocks))
+        return min(sequences * blocks_per_sequence, most_decode_blocks(sequences, limits, kv_blocks))
 
-    most = MOST_CONTEXT_SHARE * limits.max_model_len / limits.block_size
-    least = min(LEAST_CONTEXT / limits.block_size, most)
-    steps = ceil(POINTS * log2(most / least))
-    contexts = [least * (most / least) ** (step / max(steps, 1)) for step in range(steps + 1)]
-    for asked in geometric_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
-        low = 1 << asked.bit_length() - 1
+    max_context = MOST_CONTEXT_SHARE * limits.max_model_len / limits.block_size
+    min_context = min(LEAST_CONTEXT / limits.block_size, max_context)
+    steps = ceil(POINTS * log2(max_context / min_context))
+    contexts = [min_context * (max_context / min_context) ** (step / max(steps, 1)) for step in range(steps + 1)]
+    for batch_size in geometric_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
+        min_sequences = 1 << batch_size.bit_length() - 1
         for context in contexts:
             # If the device has too few blocks for all sequences, fewer sequences run at the same time.
-            fitting = max(1, min(asked, int(most_blocks(asked) / context)))
-            blocks = max(fitting, min(round(fitting * context), most_blocks(fitting)))
-            yield f"{low} to {2 * low - 1} sequences", Bucket(fitting, 1, blocks), 1.0
+            fitting_sequences = max(1, min(batch_size, int(most_blocks(batch_size) / context)))
+            blocks = max(fitting_sequences, min(round(fitting_sequences * context), most_blocks(fitting_sequences)))
+            yield f"{min_sequences} to {2 * min_sequences - 1} sequences", Bucket(fitting_sequences, 1, blocks), 1.0
 
 
-def geometric_sizes(least: int, most: int, points: int) -> list[int]:
-    """Return the sizes of prior traffic: whole numbers from `least` to `most`, with about `points` per doubling."""
-    steps = ceil(points * log2(most / least))
-    return sorted({round(least * (most / least) ** (step / steps)) for step in range(steps + 1)}) if steps else [most]
+def geometric_sizes(low: int, high: int, points: int) -> list[int]:
+    """Return the sizes of prior traffic: whole numbers from `low` to `high`, with about `points` per doubling."""
+    steps = ceil(points * log2(high / low))
+    return sorted({round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}) if steps else [high]

@@ -12,21 +12,21 @@ class KeptRungs(NamedTuple):
     """The selected rungs of one ladder, by their positions."""
 
     ladder: Ladder
-    rungs: tuple[int, ...]
+    positions: tuple[int, ...]
 
     @property
     def cost(self) -> float:
         """The cost of the traffic of this ladder."""
-        return self.ladder.cost(self.rungs)
+        return self.ladder.cost(self.positions)
 
     @property
     def price(self) -> float:
         """The price of the kept rungs."""
-        return self.ladder.price(self.rungs)
+        return self.ladder.price(self.positions)
 
     def buckets(self) -> list[Bucket]:
         """The buckets of the kept rungs."""
-        return [self.ladder.rungs[at].bucket for at in self.rungs]
+        return [self.ladder.rungs[position].bucket for position in self.positions]
 
 
 @dataclass(frozen=True)
@@ -53,33 +53,33 @@ def choice_of_rungs(ladder: Ladder) -> Choice:
     """Return the choice of the rungs of one ladder."""
 
     def cheapest(rate: float) -> Selection:
-        kept = KeptRungs(ladder, ladder.cheapest_rungs(rate))
-        return Selection((kept,), kept.cost, kept.price)
+        kept_rungs = KeptRungs(ladder, ladder.cheapest_rungs(rate))
+        return Selection((kept_rungs,), kept_rungs.cost, kept_rungs.price)
 
     return cheapest
 
 
 def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
     """Return the choice of the rows into which `size` values are cut. `rows[i, j]` contains the values i to j - 1."""
-    by_end = sorted(rows.items(), key=lambda item: item[0][1])
+    rows_by_end = sorted(rows.items(), key=lambda item: item[0][1])
 
     def cheapest(rate: float) -> Selection:
         # The loop finds a shortest path over the cuts. One pass in this order is sufficient, because every row ends
         # after its start.
-        best: dict[int, Selection] = {0: Selection()}
-        for (start, end), row in by_end:
-            if start in best:
-                candidate = best[start] + row(rate)
-                if end not in best or candidate.total_cost(rate) < best[end].total_cost(rate):
-                    best[end] = candidate
-        return best[size]
+        best_by_end: dict[int, Selection] = {0: Selection()}
+        for (start, end), choice in rows_by_end:
+            if start in best_by_end:
+                candidate = best_by_end[start] + choice(rate)
+                if end not in best_by_end or candidate.total_cost(rate) < best_by_end[end].total_cost(rate):
+                    best_by_end[end] = candidate
+        return best_by_end[size]
 
     return cheapest
 
 
 def cheapest_of_choices(*choices: Choice) -> Choice:
     """Return a choice that returns the cheapest selection of several choices, or the first of equal selections."""
-    return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total_cost(rate))
+    return lambda rate: min((choice(rate) for choice in choices), key=lambda selection: selection.total_cost(rate))
 
 
 def sum_of_choices(choices: Sequence[Choice]) -> Choice:

@@ -26,10 +26,10 @@ NEGLIGIBLE = 1e-4
 
 def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
     """Return traffic on the values of `axes`, with a share of its weight spread. The total weight stays the same."""
-    spread = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
+    weights = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
     for cell, weight in traffic.items():
-        spread[cell] = spread.get(cell, 0.0) + weight * (1 - SPREAD_SHARE)
-    return spread
+        weights[cell] = weights.get(cell, 0.0) + weight * (1 - SPREAD_SHARE)
+    return weights
 
 
 def similar_traffic(space: ShapeSpace, traffic: Weights) -> dict[Bucket, float]:
@@ -45,15 +45,15 @@ def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 
 def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:
-    spread: dict[Bucket, float] = {}
+    weights: dict[Bucket, float] = {}
     # The kernels are cached for this call only, to save memory: an axis has one kernel for each value, and each kernel
     # has one share for each value.
     kernels = {centre: _kernel(axis, centre) for centre in {cell[dimension] for cell in traffic}}
     for cell, weight in traffic.items():
         for value, share in kernels[cell[dimension]]:
-            to = Bucket._make((*cell[:dimension], value, *cell[dimension + 1 :]))
-            spread[to] = spread.get(to, 0.0) + weight * share
-    return spread
+            target = Bucket._make((*cell[:dimension], value, *cell[dimension + 1 :]))
+            weights[target] = weights.get(target, 0.0) + weight * share
+    return weights
 
 
 def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
@@ -62,12 +62,12 @@ def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
     # receives weight.
     if centre == 0:
         return ((0, 1.0),)
-    positive = [value for value in axis if value > 0]
-    at = positive.index(centre)
-    middle = log(((positive[at - 1] if at else 0) + centre) / 2)
-    below = [0.5 * (1 + erf((log(value) - middle) / SPREAD_WIDTH / sqrt(2))) for value in positive[:-1]]
-    bounds = [0.0, *below, 1.0]
+    sizes = [value for value in axis if value > 0]
+    index = sizes.index(centre)
+    log_middle = log(((sizes[index - 1] if index else 0) + centre) / 2)
+    shares_below = [0.5 * (1 + erf((log(value) - log_middle) / SPREAD_WIDTH / sqrt(2))) for value in sizes[:-1]]
+    bounds = [0.0, *shares_below, 1.0]
     shares = [high - low for low, high in pairwise(bounds)]
-    kept = [(value, share) for value, share in zip(positive, shares, strict=True) if share > NEGLIGIBLE]
-    total = sum(share for _, share in kept)
-    return tuple((value, share / total) for value, share in kept)
+    significant_shares = [(value, share) for value, share in zip(sizes, shares, strict=True) if share > NEGLIGIBLE]
+    total_share = sum(share for _, share in significant_shares)
+    return tuple((value, share / total_share) for value, share in significant_shares)

@@ -31,21 +31,19 @@ PhaseBuckets = dict[BucketPhase, Buckets]
 
 
 def optimal_buckets(
-    policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
+    policy: BucketPolicy, limits: Limits, kv_blocks: int, make_exponential: Callable[[], BucketPlan]
 ) -> tuple[PhaseBuckets, list[str]]:
     """Return the buckets of strategy `Optimal` by phase, and warnings.
 
-    `exponential` makes the plan of strategy `Exponential`. It is called at most once, and only if a phase has no
+    `make_exponential` makes the plan of strategy `Exponential`. It is called at most once, and only if a phase has no
     budget. Raises PlanImpossible that names the wrong setting.
     """
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
     cost = typical_cost(limits.block_size)
-    assumed = (
-        {phase: prior_traffic(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
-    )
+    prior = {phase: prior_traffic(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
     traffic = (
-        Traffic(*(sum_traffic(assumed[phase]) for phase in BOTH))
+        Traffic(*(sum_traffic(prior[phase]) for phase in BOTH))
         if settings.traffic is None
         else parse_traffic(settings.traffic)
     )
@@ -58,29 +56,29 @@ def optimal_buckets(
     for name, budget, price in _shared_budgets(settings, limits):
         if budget:
             return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
-    asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
+    graph_budgets = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
     buckets: PhaseBuckets = {}
-    rival = cache(lambda: ReferencePlan(exponential(), limits, cost))
-    for phase, graphs in asked.items():
+    make_reference = cache(lambda: ReferencePlan(make_exponential(), limits, cost))
+    for phase, graphs in graph_budgets.items():
         if graphs:
             chosen = optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
         else:
-            kinds = assumed.get(phase) or optimizer.traffic_kinds(phase)
-            chosen = find_fewest_buckets(phase, kinds, kv_blocks, rival())
+            kinds = prior.get(phase) or optimizer.traffic_kinds(phase)
+            chosen = find_fewest_buckets(phase, kinds, kv_blocks, make_reference())
         buckets.update(chosen.buckets)
     return buckets, warnings
 
 
 def _check_budget(settings: OptimalSettings) -> None:
-    kinds = {
+    budgets = {
         "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
         "graphBytes": settings.graph_bytes,
         "warmupSeconds": settings.warmup_seconds,
     }
-    given = [name for name, value in kinds.items() if value]
-    if len(given) > 1:
+    budget_names = [name for name, budget in budgets.items() if budget]
+    if len(budget_names) > 1:
         raise PlanImpossible(
-            f"{' and '.join(given)} are different kinds of budget. Set only one kind", "bucketing.optimal"
+            f"{' and '.join(budget_names)} are different kinds of budget. Set only one kind", "bucketing.optimal"
         )
 
 
@@ -101,13 +99,13 @@ def forecast_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> 
     def forecast(phase: BucketPhase, shapes: Weights) -> float | None:
         return score_plan(plan, phase, Traffic(shapes, shapes), cost).padding
 
-    found = {}
+    paddings = {}
     for phase in BOTH:
         shapes = traffic.shapes_of(phase)
         by_size = {
-            size: forecast(phase, {each: shapes[each] for each in shapes if size_class(each) == size})
+            size: forecast(phase, {shape: shapes[shape] for shape in shapes if size_class(shape) == size})
             for size in set(map(size_class, shapes))
         }
         if overall := forecast(phase, shapes):
-            found[phase] = Padding(cost, {size: each for size, each in by_size.items() if each}, overall)
-    return found
+            paddings[phase] = Padding(cost, {size: padding for size, padding in by_size.items() if padding}, overall)
+    return paddings

@@ -35,7 +35,7 @@ class Spoken(ApiModel):
     word: Annotated[Strategy, ContractEnum()] = Field(
         Strategy.LINEAR, description="A word.", json_schema_extra=mark_operator_default
     )
-    few: Annotated[Strategy, ContractEnum(without=(Strategy.UNIFIED,))] | None = Field(None, description="Few.")
+    few: Annotated[Strategy, ContractEnum(excluded=(Strategy.UNIFIED,))] | None = Field(None, description="Few.")
 
 
 def contract_spelling(value: str) -> str:

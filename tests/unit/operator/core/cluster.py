@@ -106,8 +106,8 @@ class Cluster:
             classes=self.classes,
             namespace_labels=self.namespace_labels,
             now=self.now,
-            status_written=self.status_written,
-            status_held=START,  # short-lived states are over at the next reconcile
+            status_written_at=self.status_written,
+            status_held_since=START,  # short-lived states are over at the next reconcile
         )
 
     def operate(self, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Decision:

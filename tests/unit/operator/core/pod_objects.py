@@ -71,6 +71,6 @@ def gated(*gates: str, since: str = LONG_AGO) -> Object:
 def view(manifest: Object | None = None, report: WarmupReport | None = None, **word: Any) -> PodView:
     """Return the operator's view of a pod. Container `c1` has sent `report`, unless `word` overrides these fields."""
     manifest = pod() if manifest is None else manifest
-    given = {"container_id": "c1", "received": NOW - timedelta(seconds=1), "report": report, **word}
+    given = {"container_id": "c1", "received_at": NOW - timedelta(seconds=1), "report": report, **word}
     reports = {manifest["metadata"]["uid"]: PodReport(**given)} if report or word else {}
     return read_pods(Observed(resource(), pods=(manifest,), reports=reports, now=NOW))[0]

@@ -68,7 +68,7 @@ def state_of(
     revision = kept.get(current, Revision(current, 1, {}, {}, "")) if current else None
     given: dict[str, Any] = {
         "inference": subject,
-        "before": GaudiInferenceStatus(),
+        "previous_status": GaudiInferenceStatus(),
         "observed": Observed(resource(), now=now),
         "defaults": DEFAULTS,
         "deadlines": Deadlines(now),
@@ -87,7 +87,7 @@ def state_of(
 def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fields: Any) -> State:
     """Return the state of a fully rolled out revision that once had `served` replicas ready at the same time."""
     before = GaudiInferenceStatus(expected_ready_replicas=served, revision=Revisions(current="new", stable="new"))
-    return state_of(pods, desired=desired, before=before, **fields)
+    return state_of(pods, desired=desired, previous_status=before, **fields)
 
 
 def problem_of(pod: PodView, state: State, room: ExpectedRoom) -> Problem | None:

@@ -122,14 +122,14 @@ def test_default_class_of_another_namespace_is_refused() -> None:
 
 def test_class_of_another_controller_is_ignored() -> None:
     assert platform(gaudi_class(controller="example.com/other"), className="gold") == ResolvedClass(
-        "gold", elsewhere=True
+        "gold", served_elsewhere=True
     )
 
 
 @pytest.mark.parametrize("written", [{}, {"spec": None}], ids=["no spec", "empty spec"])
 def test_class_without_a_spec_belongs_to_another_controller(written: Object) -> None:
     bare = {"metadata": {"name": "gold"}, **written}
-    assert platform(bare, className="gold") == ResolvedClass("gold", elsewhere=True)
+    assert platform(bare, className="gold") == ResolvedClass("gold", served_elsewhere=True)
     assert platform(bare) == ResolvedClass()
     assert not needs_namespace_labels(Observed(resource(), classes=(bare,)))
 
@@ -148,7 +148,7 @@ def test_class_of_a_newer_release_is_refused() -> None:
 def test_refused_class_keeps_its_name_and_limits() -> None:
     found = platform(FOR_CHAT, labels={"team": "search"}, className="chat")
     assert found.name == "chat"
-    assert found.says is not None
+    assert found.spec is not None
 
 
 @pytest.mark.parametrize(("classes", "asks"), [((), False), ((DEFAULT,), False), ((DEFAULT, FOR_CHAT), True)])

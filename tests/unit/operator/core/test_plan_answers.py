@@ -102,7 +102,7 @@ def test_long_text_is_stored_as_digest() -> None:
     assert ASKED == ["a"]
     answers.get(other)
     assert ASKED == ["a", "a"]
-    assert all(len(str(question)) < 2_000 for question in answers._kept)
+    assert all(len(str(question)) < 2_000 for question in answers._answers)
 
 
 class TooExpensive(PlanAnswers):

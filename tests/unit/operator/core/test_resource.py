@@ -26,7 +26,7 @@ def test_runtime_config_is_computed_once() -> None:
 def test_runtime_config_of_a_copy_is_computed_again() -> None:
     one = inference()
     assert runtime_config(one).engine.execution_mode is not ExecutionMode.EAGER
-    other = replace(one, kept_mode=ExecutionMode.EAGER)
+    other = replace(one, stored_mode=ExecutionMode.EAGER)
     assert runtime_config(other).engine.execution_mode is ExecutionMode.EAGER
 
 

@@ -62,10 +62,10 @@ async def _poll_all(pods: list[Object]) -> dict[str, PodReport]:
     ):
         reports.set_polled_pods(Key("models", "tiny"), pods)
         async with asyncio.timeout(60):
-            while sum(each.report is not None for each in reports.latest.values()) < PODS:
+            while sum(each.report is not None for each in reports.latest_reports.values()) < PODS:
                 await received.wait()
                 received.clear()
-        return dict(reports.latest)
+        return dict(reports.latest_reports)
 
 
 @asynccontextmanager

@@ -62,8 +62,8 @@ class Term:
         async def come() -> None:
             for kind in kinds:
                 for each in (listed := self.memory.api.kind(kind.kind)):
-                    self.session.seen(each)
-                self.session.listed(kind, namespace, [each["metadata"]["uid"] for each in listed], 99)
+                    self.session.on_change(each)
+                self.session.on_list_end(kind, namespace, [each["metadata"]["uid"] for each in listed], 99)
 
         self.loop.run_until_complete(come())
 
@@ -139,7 +139,7 @@ def test_kind_with_a_failing_watch_is_named(new_term: Callable[..., Term]) -> No
     term = new_term()
     term.run()
     term.list(EVERYWHERE)
-    term.session.failing.add(RESOURCE)
+    term.session.failing_kinds.add(RESOURCE)
     assert "gaudiinferences" in str(term.leader.why_not_ready())
 
 

@@ -27,7 +27,7 @@ def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Se
     return next(
         (setting, step)
         for setting in adjustable_settings(inputs, shape)
-        for step, value in enumerate(setting.values)
+        for step, value in enumerate(setting.new_values)
         if setting.describe_change(value) == text
     )
 
@@ -69,9 +69,9 @@ def test_advised_numbers_of_cards_divide_the_heads() -> None:
     tensor = next(
         setting
         for setting in adjustable_settings(LOGGED, shape_of("Qwen/Qwen2.5-7B"))
-        if setting.field == "parallelism.tensor"
+        if setting.field_path == "parallelism.tensor"
     )
-    assert tensor.values == [2, 4]
+    assert tensor.new_values == [2, 4]
 
 
 def test_more_device_memory_is_advised_on_a_cpu() -> None:
@@ -83,13 +83,15 @@ def test_more_device_memory_is_advised_on_a_cpu() -> None:
 @pytest.mark.parametrize("method", [None, *QuantizationMethod])
 def test_fp8_cache_is_advised_only_with_scales_of_inc(method: QuantizationMethod | None) -> None:
     settings = adjustable_settings(replace(LOGGED, quantization=method), LLAMA)
-    (cache,) = [each for each in settings if each.field == "model.kvCacheDtype"]
-    assert list(cache.values) == (["fp8"] if method is QuantizationMethod.INC else [])
+    (cache,) = [each for each in settings if each.field_path == "model.kvCacheDtype"]
+    assert list(cache.new_values) == (["fp8"] if method is QuantizationMethod.INC else [])
 
 
 def test_lower_model_length_also_lowers_default_batched_tokens() -> None:
     inputs = replace(reference_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
-    length = next(setting for setting in adjustable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
+    length = next(
+        setting for setting in adjustable_settings(inputs, LLAMA) if setting.field_path == "model.maxModelLen"
+    )
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 
@@ -133,5 +135,5 @@ def test_advised_change_is_the_smallest_that_fits(
             continue
         assert fits(forecast(change.inputs, shape, CARDS[card]), thresholds)
         setting, step = setting_of(change.text, inputs, shape)
-        less = setting.set(inputs, setting.values[step - 1]) if step else inputs
+        less = setting.set(inputs, setting.new_values[step - 1]) if step else inputs
         assert not fits(forecast(less, shape, CARDS[card]), thresholds)

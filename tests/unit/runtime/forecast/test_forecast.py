@@ -119,7 +119,7 @@ def test_plan_without_a_model_uses_assumed_blocks() -> None:
 def test_forecast_without_a_model_assumes_graph_bytes() -> None:
     prompt = forecast(LOGGED, None, GAUDI2).prompt
     assert prompt is not None
-    assert (prompt.planned, prompt.captured, prompt.captured_percent) == (24, None, None)
+    assert (prompt.planned, prompt.captured_buckets, prompt.captured_percent) == (24, None, None)
     assert prompt.all_graph_bytes is not None
     assert prompt.all_graph_bytes.confidence is Confidence.ASSUMED
 
@@ -136,7 +136,7 @@ def test_forecast_on_a_cpu_has_only_memory_and_plan() -> None:
 def test_forecast_of_modes_without_graphs_includes_only_compilation(mode: ExecutionMode) -> None:
     answer = forecast(replace(LOGGED, execution_mode=mode), LLAMA, GAUDI2)
     assert answer.prompt is not None
-    assert answer.prompt.captured is None
+    assert answer.prompt.captured_buckets is None
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.value == pytest.approx(29)
 
@@ -145,7 +145,7 @@ def test_graphs_of_torch_compile_have_no_bytes() -> None:
     answer = forecast(replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE), LLAMA, GAUDI3)
     for phase in (answer.prompt, answer.decode):
         assert phase is not None
-        assert (phase.captured, phase.captured_at_best, phase.graph_bytes, phase.all_graph_bytes) == (None,) * 4
+        assert (phase.captured_buckets, phase.captured_at_best, phase.graph_bytes, phase.all_graph_bytes) == (None,) * 4
     assert any("The size of graphs is unknown until the first pod has measured graphs" in note for note in answer.notes)
 
 
@@ -222,8 +222,8 @@ def test_memory_parts_of_any_forecast_are_consistent(
     assert answer.memory.usable.value == answer.memory.graphs.value + answer.memory.kv_cache.value
     assert answer.memory.kv_blocks.value * answer.memory.block.value <= answer.memory.kv_cache.value
     for phase in (answer.prompt, answer.decode):
-        if phase and phase.captured is not None and phase.captured_at_best is not None:
-            assert len(phase.captured) <= phase.captured_at_best <= phase.planned
+        if phase and phase.captured_buckets is not None and phase.captured_at_best is not None:
+            assert len(phase.captured_buckets) <= phase.captured_at_best <= phase.planned
 
 
 @settings(max_examples=60, deadline=None)

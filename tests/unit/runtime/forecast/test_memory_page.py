@@ -35,7 +35,7 @@ def test_page_explains_every_confidence_level(confidence: Confidence) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", sorted({setting.field for setting in adjustable_settings(reference_with(device_memory=GIB), LLAMA)})
+    "setting", sorted({setting.field_path for setting in adjustable_settings(reference_with(device_memory=GIB), LLAMA)})
 )
 def test_page_lists_every_advised_setting(setting: str) -> None:
     assert f"`{setting}`" in PAGE.partition("## Advice")[2]

@@ -53,7 +53,7 @@ def test_two_seeds_plan_24_prompt_and_48_decode_buckets(logged: Forecast) -> Non
 
 
 def test_two_seeds_capture_15_of_24_prompt_graphs(logged: Forecast) -> None:
-    captured = prompt(logged).captured
+    captured = prompt(logged).captured_buckets
     assert captured is not None
     assert [list(bucket[:2]) for bucket in sorted(captured)] == LOGS["captured_prompt"]
     assert prompt(logged).captured_percent == 62

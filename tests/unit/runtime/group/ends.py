@@ -15,7 +15,9 @@ from gaudi_runtime.group.peers import Pace
 HOST = "127.0.0.1"
 LEADER = "127.0.0.2"
 """A second loopback address of this machine, which no connection gets by default."""
-NO_TIMEOUTS = Pace(beat=3600, silence=3600, look=0.001, parting=0, closing=3600)
+NO_TIMEOUTS = Pace(
+    heartbeat_seconds=3600, silence_seconds=3600, poll_seconds=0.001, farewell_seconds=0, close_seconds=3600
+)
 """Timings so long that only the test causes events. A leader does not wait when it closes."""
 
 QUICK = pytest.mark.timeout(10)

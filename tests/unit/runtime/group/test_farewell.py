@@ -11,7 +11,7 @@ from tests.unit.runtime.group.lead import Lead
 
 pytestmark = QUICK
 
-POLITE = dataclasses.replace(NO_TIMEOUTS, parting=3600)
+POLITE = dataclasses.replace(NO_TIMEOUTS, farewell_seconds=3600)
 
 
 async def closing_group(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asyncio.Task[None]]":

@@ -80,7 +80,7 @@ async def test_lost_leader_ends_the_rank_with_the_reason(end: Callable[[End], No
 
 
 async def test_silent_leader_is_lost_after_the_timeout() -> None:
-    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01)) as rank:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, silence_seconds=0.01)) as rank:
         with pytest.raises(EngineLost, match=r"^The leader of this group has sent nothing for 0 s\.$"):
             await rank.following
 
@@ -115,7 +115,7 @@ async def test_terminating_rank_works_until_the_farewell() -> None:
 
 
 async def test_terminating_rank_ends_after_its_timeout() -> None:
-    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, closing=0.01)) as rank:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, close_seconds=0.01)) as rank:
         await rank.leader.hello()
         rank.signals.request_stop()
         await rank.following
@@ -134,7 +134,7 @@ async def test_leader_lost_after_sigterm_is_an_error() -> None:
 
 
 async def test_heartbeat_of_a_closing_rank_has_the_closing_flag() -> None:
-    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001)) as rank:
+    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, heartbeat_seconds=0.001)) as rank:
         await rank.leader.hello()
         assert await rank.leader.update() == Update()
         rank.signals.request_close()

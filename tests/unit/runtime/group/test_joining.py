@@ -56,7 +56,7 @@ async def test_refused_rank_gets_the_reason(number: int, config: str, why: str) 
     ],
 )
 async def test_connection_without_a_hello_is_closed(content: bytes) -> None:
-    lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01))
+    lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence_seconds=0.01))
     async with lead.peers.accept_ranks(), connect_rank(lead.port) as rank:
         rank.send_bytes(content)
         assert await rank.is_closed()

@@ -31,7 +31,7 @@ async def test_lost_rank_is_reported_with_the_reason(end: Callable[[End], None],
 
 
 async def test_silent_rank_is_lost_after_the_timeout() -> None:
-    lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence=0.01))
+    lead = Lead(pace=dataclasses.replace(NO_TIMEOUTS, silence_seconds=0.01))
     async with lead.peers.accept_ranks():
         lost = asyncio.create_task(lead.peers.wait_until_lost())
         while not lost.done():  # On a busy machine even the hello may be late.
@@ -41,7 +41,7 @@ async def test_silent_rank_is_lost_after_the_timeout() -> None:
 
 
 def test_rank_without_a_heartbeat_is_lost_after_30_seconds() -> None:
-    assert PACE.silence == 30
+    assert PACE.silence_seconds == 30
 
 
 async def test_loss_of_a_rank_ends_pending_verbs_of_all_ranks() -> None:

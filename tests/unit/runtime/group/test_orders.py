@@ -56,7 +56,7 @@ async def test_serve_order_is_sent_without_waiting() -> None:
 
 
 async def test_leader_sends_heartbeats() -> None:
-    async with group(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001)) as (_, [rank]):
+    async with group(pace=dataclasses.replace(NO_TIMEOUTS, heartbeat_seconds=0.001)) as (_, [rank]):
         assert [await rank.reader.readline() for _ in range(3)] == [b"{}\n"] * 3
 
 

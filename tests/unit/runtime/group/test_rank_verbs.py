@@ -186,7 +186,9 @@ async def test_farewell_is_received_during_a_verb() -> None:
 
 @pytest.mark.parametrize(("works", "moves"), [(itertools.repeat(0), 0), (itertools.chain([0], itertools.repeat(1)), 1)])
 async def test_work_of_rank_processes_is_reported_as_progress(works: "itertools.repeat[int]", moves: int) -> None:
-    async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, beat=0.001), works=lambda: next(works)) as rank:
+    async with following_rank(
+        pace=dataclasses.replace(NO_TIMEOUTS, heartbeat_seconds=0.001), works=lambda: next(works)
+    ) as rank:
         await rank.leader.hello()
         updates = [await rank.leader.update() for _ in range(10)]
     assert sum(update.moved for update in updates) == moves

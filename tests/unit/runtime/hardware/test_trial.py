@@ -33,7 +33,7 @@ def with_engine(config: RuntimeConfig, **fields: Any) -> RuntimeConfig:
 
 
 async def run_trial(config: RuntimeConfig, folder: Path) -> HardwareReport:
-    return await try_machine(config, folder, ignore, cpu_facts, settled=1.5)
+    return await try_machine(config, folder, ignore, cpu_facts, settle_seconds=1.5)
 
 
 async def test_trial_of_a_working_machine_proves_all_except_the_plugin(tmp_path: Path) -> None:

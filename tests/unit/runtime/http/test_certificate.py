@@ -183,7 +183,7 @@ async def test_unfinished_handshake_ends_after_head_seconds(mounted: Mounted) ->
 
 
 async def test_silent_connections_do_not_block_others(mounted: Mounted) -> None:
-    async with serving(Certificate(mounted.folder), replace(LIMITS, connections=4)) as port:
+    async with serving(Certificate(mounted.folder), replace(LIMITS, max_connections=4)) as port:
         silent = [await asyncio.open_connection("localhost", port) for _ in range(9)]
         assert [await reader.read() for reader, _ in silent[:5]] == [b""] * 5
         assert await served_certificate(mounted, port)

@@ -245,7 +245,7 @@ async def test_invalid_request_does_not_answer_the_previous_request() -> None:
 
 
 async def test_idle_connections_are_closed_before_those_of_the_kubelet() -> None:
-    async with serving(replace(LIMITS, connections=4)) as app:
+    async with serving(replace(LIMITS, max_connections=4)) as app:
         probe = await connect(app, KUBELET)
         await probe.exchange()
         crowd = [await connect(app) for _ in range(9)]
@@ -256,7 +256,7 @@ async def test_idle_connections_are_closed_before_those_of_the_kubelet() -> None
 
 
 async def test_new_connection_is_refused_while_a_request_runs() -> None:
-    async with serving(replace(LIMITS, connections=1)) as app:
+    async with serving(replace(LIMITS, max_connections=1)) as app:
         client = await connect(app)
         client.writer.write(ASK.replace(b"/ ", b"/hold "))
         await app.held.wait()
@@ -285,4 +285,4 @@ def test_timeouts_equal_the_documented_values() -> None:
 
 def test_status_port_has_lower_limits() -> None:
     found = STATUS_LIMITS
-    assert (found.header_bytes, found.keep_alive_seconds, found.connections) == (8 * 1024, 75, 128)
+    assert (found.header_bytes, found.keep_alive_seconds, found.max_connections) == (8 * 1024, 75, 128)

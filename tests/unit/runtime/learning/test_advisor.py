@@ -113,11 +113,11 @@ async def test_plans_are_not_compared_before_enough_batches(prompts: int, steps:
 
 
 def test_plans_are_compared_in_a_process_every_hour() -> None:
-    assert (USUAL_SCHEDULE.ask, USUAL_SCHEDULE.every) == (compare_in_process, 3600)
+    assert (USUAL_SCHEDULE.compare, USUAL_SCHEDULE.interval_seconds) == (compare_in_process, 3600)
 
 
 def test_first_comparison_needs_ten_minutes_and_1000_batches() -> None:
-    assert (USUAL_SCHEDULE.look, USUAL_SCHEDULE.least_batches) == (600, 1000)
+    assert (USUAL_SCHEDULE.poll_seconds, USUAL_SCHEDULE.min_batches) == (600, 1000)
 
 
 def unified() -> BucketPolicy:

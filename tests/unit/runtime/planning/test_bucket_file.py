@@ -29,7 +29,7 @@ def test_range_without_step_has_step_one() -> None:
 
 
 def test_line_numbers_include_comments_and_blank_lines() -> None:
-    assert [entry.line for entry in read_bucket_file("# head # more\n\n(1, 128, 0)  # short\n")] == [3]
+    assert [entry.line_number for entry in read_bucket_file("# head # more\n\n(1, 128, 0)  # short\n")] == [3]
 
 
 MOST = "(1, range(1, 501), range(0, 500))"

@@ -24,7 +24,7 @@ KIB = 1024
         f"| a body whose request was answered already | {MODEL.discard_seconds:.0f} s |",
         f"| a client that does not read its answer | {MODEL.reader_seconds:.0f} s |",
         f"| an idle connection | {MODEL.keep_alive_seconds} s (status port: {STATUS_LIMITS.keep_alive_seconds} s) |",
-        f"(status port: {STATUS_LIMITS.connections}) |",
+        f"(status port: {STATUS_LIMITS.max_connections}) |",
         f"the request had no tokens after {TOKENIZING_SECONDS:.0f} s |",
     ],
 )

@@ -89,6 +89,6 @@ def test_simulated_step_is_always_an_admissible_batch(requests: list[Request], k
 
 @given(REQUESTS)
 def test_decode_steps_produce_every_token_after_the_first(requests: list[Request]) -> None:
-    servable = [request for request in requests if request.context < 64]
-    tokens = sum(max(0, min(request.generated, 64 - request.context) - 1) for request in servable)
+    servable = [request for request in requests if request.context_tokens < 64]
+    tokens = sum(max(0, min(request.generated_tokens, 64 - request.context_tokens) - 1) for request in servable)
     assert sum(shape.batch_size * count for shape, count in steps(*sorted(requests)).items()) == tokens

@@ -99,14 +99,14 @@ def test_error_message_for_a_long_word_is_cut() -> None:
 
 
 def test_few_shapes_are_counted_exactly() -> None:
-    counts = ShapeCounts(most=3)
+    counts = ShapeCounts(max_shapes=3)
     for query in (5, 1000, 5, 1001):
         counts.add(Bucket(1, query, 0))
     assert counts.weights() == {Bucket(1, 5, 0): 2, Bucket(1, 1000, 0): 1, Bucket(1, 1001, 0): 1}
 
 
 def test_many_shapes_are_counted_under_larger_observed_shapes() -> None:
-    counts = ShapeCounts(most=100)
+    counts = ShapeCounts(max_shapes=100)
     for query in range(1, 10_001):
         counts.add(Bucket(1, query, 0))
     weights = counts.weights()

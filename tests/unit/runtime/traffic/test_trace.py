@@ -31,7 +31,7 @@ def read(text: bytes, names: ColumnNames | None = None) -> list[Request]:
 
 def test_azure_row_is_read_with_seven_decimals() -> None:
     rows = read(HEADER + b"2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n")
-    assert [(request.context, request.generated) for request in rows] == [(374, 44), (396, 109)]
+    assert [(request.context_tokens, request.generated_tokens) for request in rows] == [(374, 44), (396, 109)]
     assert rows[1].arrival - rows[0].arrival == pytest.approx(4.314579, abs=1e-5)
 
 

@@ -67,12 +67,12 @@ def waiting_buckets(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int
 
 @pytest.fixture(params=[0.5, 0.3], ids=["ratio-0.5", "ratio-0.3"])
 def reference_budget(request: pytest.FixtureRequest) -> CaptureBudget:
-    pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=request.param)
+    pool = graph_pool(free_bytes=round(15.85 * GIB), margin_bytes=0, prompt_ratio=request.param)
     return CaptureBudget(REFERENCE_PLAN, pool, block_size=128)
 
 
 def test_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
-    pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=0.5)
+    pool = graph_pool(free_bytes=round(15.85 * GIB), margin_bytes=0, prompt_ratio=0.5)
     steps = run(CaptureBudget(REFERENCE_PLAN, pool, block_size=128), reference_bytes)
     assert [step.phase for step in steps] == [PROMPT] * 11 + [DECODE] * 48 + [PROMPT] * 4
     assert max(step.bucket.query_len for step in steps[:11]) == 896

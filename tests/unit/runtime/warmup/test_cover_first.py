@@ -94,7 +94,7 @@ def test_covering_prefix_covers_every_shape_of_the_plan(space: Space) -> None:
     order = cover_first(plan, phase, room, kv_blocks)
     assert sorted(order.buckets) == list(plan.buckets_of(phase))
     whole = covered(plan, phase, room, kv_blocks)
-    for end in range(order.covering, len(order.buckets) + 1):
+    for end in range(order.covering_count, len(order.buckets) + 1):
         assert covered(plan_of(phase, order.buckets[:end]), phase, room, kv_blocks) >= whole
 
 
@@ -109,7 +109,7 @@ def test_covering_set_has_the_fewest_buckets(space: Space) -> None:
         for some in combinations(plan.buckets_of(phase), count)
         if covered(plan_of(phase, some), phase, room, kv_blocks) >= whole
     )
-    assert cover_first(plan, phase, room, kv_blocks).covering == fewest
+    assert cover_first(plan, phase, room, kv_blocks).covering_count == fewest
 
 
 @given(spaces, st.randoms())
@@ -117,7 +117,7 @@ def test_plan_without_cold_buckets_covers_every_shape(space: Space, random: obje
     phase, buckets, room, kv_blocks = space
     plan = plan_of(phase, list(buckets))
     order = cover_first(plan, phase, room, kv_blocks)
-    for end in range(max(1, order.covering), len(order.buckets) + 1):
+    for end in range(max(1, order.covering_count), len(order.buckets) + 1):
         cold = {(phase, each) for each in order.buckets[end:]}
         lookups = plan_without_cold(plan, room, cold)
         assert not {(phase, each) for each in lookups.buckets_of(phase)} & cold
@@ -166,7 +166,7 @@ def test_prefix_covers_steps_that_verify_drafts(
     )
     order = cover_first(plan, DECODE, room, 30)
     plain, drafted = covered_decodes(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
-    for end in range(order.covering, len(order.buckets) + 1):
+    for end in range(order.covering_count, len(order.buckets) + 1):
         lookups = plan_without_cold(plan, room, {(DECODE, each) for each in order.buckets[end:]})
         assert covered_decodes(lookups, room, 30) >= plain
         assert verified(lookups, room, 30, set(order.buckets[:end]), plan) >= drafted
@@ -176,7 +176,7 @@ def test_order_of_an_8b_plan_equals_the_manual() -> None:
     room = Limits(max_model_len=8192, max_num_seqs=128, max_num_batched_tokens=8192, prefix_caching=False, gapless=True)
     plan = make_plan(BucketPolicy(), room, 4353)
     prompt, decode = (cover_first(plan, phase, room, 4353) for phase in BucketPhase)
-    assert (prompt.covering, decode.covering) == (1, 1)
+    assert (prompt.covering_count, decode.covering_count) == (1, 1)
     assert [each.query_len for each in prompt.buckets[:4]] == [8192, 2048, 4096, 768]
     assert decode.buckets[0] == (128, 1, 4353)
     # With contiguous attention, the first bucket of each batch size is the largest bucket of this batch size.

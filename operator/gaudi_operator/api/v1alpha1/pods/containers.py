@@ -110,10 +110,10 @@ class ResourceAmounts(ApiModel):
 
 
 def _request_limit_rule(name: str, field: str) -> Rule:
-    requests, limits = f"self.requests.{field}", f"self.limits.{field}"
+    request, limit = f"self.requests.{field}", f"self.limits.{field}"
     return Rule(
-        rule=f"!has(self.requests) || !has({requests}) || !has(self.limits) || !has({limits}) ||"
-        f" quantity(string({requests})).compareTo(quantity(string({limits}))) <= 0",
+        rule=f"!has(self.requests) || !has({request}) || !has(self.limits) || !has({limit}) ||"
+        f" quantity(string({request})).compareTo(quantity(string({limit}))) <= 0",
         message=f"requests.{name} must be at most limits.{name}: lower the request, or raise the limit",
     )
 

@@ -141,7 +141,7 @@ RUNNER = (
     PluginName("kv_caches", loss="the size of the KV cache is unknown and counts as 0"),
     PluginName("graphed_buckets", loss="the plugin has no list of the graphs, so the plugin may run its own warm-up"),
     PluginName("attn_block_size", loss=_PLAIN),
-    *(PluginName(each, loss=_PLAIN) for each in UNBOUNDED),
+    *(PluginName(name, loss=_PLAIN) for name in UNBOUNDED),
     *GUIDED,
 )
 MARGIN = (PluginName("mem_margin"),)
@@ -244,7 +244,7 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     if not runner.enable_bucketing:
         raise ConfigError("VLLM_ENABLE_BUCKETING is false, so there are no buckets to warm up. Remove the variable.")
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
-    lost = [
+    degradations = [
         *find_degradations(runner, (*runner_names(mode), *PIECES)),
         *find_degradations(runner.bucketing_manager, MANAGER),
     ]
@@ -252,12 +252,12 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     _check_speculation(runner)
     _check_memory_divided(runner, mode)
     if bridge.compile_only is None:
-        lost.append("the bridge has no compile-only mode, so every bucket is also computed when it is compiled")
+        degradations.append("the bridge has no compile-only mode, so every bucket is also computed when it is compiled")
     if bridge.compiled is None:
-        lost.append(NO_COMPILE_METRIC)
+        degradations.append(NO_COMPILE_METRIC)
     if getattr(runner, "supports_mm_inputs", False):
-        lost += vision_degradations(runner)
-    return Capabilities(mode, tuple(lost))
+        degradations += vision_degradations(runner)
+    return Capabilities(mode, tuple(degradations))
 
 
 def vision_degradations(runner: Any) -> list[str]:
@@ -273,22 +273,22 @@ def runner_names(mode: ExecutionMode) -> tuple[PluginName, ...]:
 
 def find_degradations(owner: object, names: Iterable[PluginName]) -> list[str]:
     """Return what does not work because `owner` lacks names. Raises EngineUnsupported for a required name."""
-    missing = [each for each in names if not _has_name(owner, each)]
-    for each in missing:
-        if each.loss is None:
-            call = "" if each.parameters is None else f"({', '.join(each.parameters)})"
+    missing = [entry for entry in names if not _has_name(owner, entry)]
+    for entry in missing:
+        if entry.loss is None:
+            args = "" if entry.parameters is None else f"({', '.join(entry.parameters)})"
             raise EngineUnsupported(
-                f"{type(owner).__name__} of vllm-gaudi has no {each.name}{call}. This runtime supports {RELEASES}. "
+                f"{type(owner).__name__} of vllm-gaudi has no {entry.name}{args}. This runtime supports {RELEASES}. "
                 "Use an image with these releases."
             )
-    return list(dict.fromkeys(each.loss for each in missing if each.loss))
+    return list(dict.fromkeys(entry.loss for entry in missing if entry.loss))
 
 
-def _has_name(owner: object, wanted: PluginName) -> bool:
-    if wanted.parameters is None:
-        return hasattr(owner, wanted.name)
+def _has_name(owner: object, entry: PluginName) -> bool:
+    if entry.parameters is None:
+        return hasattr(owner, entry.name)
     try:
-        inspect.signature(getattr(owner, wanted.name, None)).bind(*wanted.parameters)  # type: ignore[arg-type]
+        inspect.signature(getattr(owner, entry.name, None)).bind(*entry.parameters)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
     return True

@@ -54,14 +54,16 @@ class CompileTimes:
     def __init__(self) -> None:
         self._stages: dict[str, _Stage] = defaultdict(_Stage)
 
-    def add(self, stage: str, compiled: CompileTotals) -> None:
+    def add(self, stage: str, compile_totals: CompileTotals) -> None:
         """Count the recipes that were compiled for one bucket or batch, if there are any."""
-        if compiled.recipes:
-            found = self._stages[stage]
-            found.total += compiled
-            found.counts[bisect_left(COMPILE_BOUNDS, compiled.seconds)] += 1
+        if compile_totals.recipes:
+            times = self._stages[stage]
+            times.total += compile_totals
+            times.counts[bisect_left(COMPILE_BOUNDS, compile_totals.seconds)] += 1
 
     def pop_rows(self) -> list[Row]:
         """Return a row for each stage since the last call, in order of the first compile, and reset the counts."""
-        found, self._stages = self._stages, defaultdict(_Stage)
-        return [[stage, each.total.recipes, round(each.total.seconds, 6), each.counts] for stage, each in found.items()]
+        stages, self._stages = self._stages, defaultdict(_Stage)
+        return [
+            [stage, times.total.recipes, round(times.total.seconds, 6), times.counts] for stage, times in stages.items()
+        ]

@@ -33,8 +33,8 @@ class CpuVerbs:
     def __init__(self, worker: Any, mode: ExecutionMode) -> None:
         """Create the calls. `mode` is torchCompile or eager."""
         self._worker, self._mode = worker, mode
-        self._shapes: CompiledModel | None = None
-        self._met: ObservedShapes | None = None
+        self._compiled_model: CompiledModel | None = None
+        self._observed_shapes: ObservedShapes | None = None
 
     def describe(self) -> dict[str, object]:
         """Return the execution mode, whether it has graphs, and the degradations. Raises UnsupportedModel."""
@@ -55,8 +55,8 @@ class CpuVerbs:
         """Return the bytes of weights and KV cache, the number of KV blocks, and the tokens per block."""
         runner, cache = self._worker.model_runner, self._worker.cache_config
         return {
-            "weights": sum(each.numel() * each.element_size() for each in runner.model.parameters()),
-            "kv_cache": sum(each.numel() * each.element_size() for each in runner.kv_caches),
+            "weights": sum(tensor.numel() * tensor.element_size() for tensor in runner.model.parameters()),
+            "kv_cache": sum(tensor.numel() * tensor.element_size() for tensor in runner.kv_caches),
             "kv_blocks": int(cache.num_gpu_blocks),
             "block_size": int(cache.block_size),
         }
@@ -69,7 +69,7 @@ class CpuVerbs:
             layer.zero_()
         make_stage_buffer(self._worker.model_runner)
         if self._mode is ExecutionMode.TORCH_COMPILE:
-            self._shapes = CompiledModel(self._worker.model_runner)
+            self._compiled_model = CompiledModel(self._worker.model_runner)
         return {"prompt": len(prompt), "decode": len(decode), "degradations": []}
 
     def warm(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
@@ -79,12 +79,12 @@ class CpuVerbs:
 
     def capture(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Run the compiled bucket a second time. The bucket has a graph if this run compiles nothing."""
-        if self._shapes is None:
+        if self._compiled_model is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
-        before = self._shapes.compile_count()
+        compiles_before = self._compiled_model.compile_count()
         self._run_bucket(BucketPhase(phase), Bucket(*bucket))
         # The graph takes no device memory: it is compiled code, and the tensors of a step are freed after the step.
-        return BucketOutcome(bytes=0, graph=self._shapes.compile_count() == before, out_of_memory=None)
+        return BucketOutcome(bytes=0, graph=self._compiled_model.compile_count() == compiles_before, out_of_memory=None)
 
     def sampler(self, batch_size: int) -> dict[str, bool]:
         """Decode one batch with each sampler setting."""
@@ -99,36 +99,36 @@ class CpuVerbs:
 
     def start_serving(self) -> None:
         """End the warm-up and start counting steps."""
-        self._met = ObservedShapes()
+        self._observed_shapes = ObservedShapes()
 
     def counters(self) -> dict[str, list[Row]]:
         """Return the counts since the last call."""
-        return {"met": self._met.pop_rows() if self._met else []}
+        return {"met": self._observed_shapes.pop_rows() if self._observed_shapes else []}
 
     def step(self, step: Any, execute: Any) -> Any:
         """Execute a step and, during serving, count it."""
-        if self._met is None or not step.total_num_scheduled_tokens:
+        if self._observed_shapes is None or not step.total_num_scheduled_tokens:
             return execute(step)
         shape = observed_shape(scheduled_sequences(step), self._worker.cache_config.block_size)
-        before = self._shapes.compile_count() if self._shapes else 0
+        compiles_before = self._compiled_model.compile_count() if self._compiled_model else 0
         answer = execute(step)
-        made = self._shapes.compile_count() - before if self._shapes else 0
-        if self._shapes and made:
+        compiles = self._compiled_model.compile_count() - compiles_before if self._compiled_model else 0
+        if self._compiled_model and compiles:
             # Record the size, because later steps of this size use the new graph.
-            self._shapes.counts.add(step.total_num_scheduled_tokens)
-        self._met.count_batch(shape, compiles=made)
+            self._compiled_model.counts.add(step.total_num_scheduled_tokens)
+        self._observed_shapes.count_batch(shape, compiles=compiles)
         return answer
 
     def _run_bucket(self, phase: BucketPhase, bucket: Bucket) -> None:
         cache, model = self._worker.cache_config, self._worker.model_config
         shape = step_shape(phase, bucket, cache.block_size, model.max_model_len)
-        if self._shapes is None:
+        if self._compiled_model is None:
             run_step(self._worker, shape, GREEDY)
         else:
             tokens = bucket.batch_size * bucket.query_len
-            with self._shapes.counts.force_padding(tokens):
+            with self._compiled_model.counts.force_padding(tokens):
                 run_step(self._worker, shape, GREEDY)
-            self._shapes.counts.add(tokens)
+            self._compiled_model.counts.add(tokens)
 
 
 @dataclass(frozen=True)
@@ -148,16 +148,16 @@ def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_le
     if phase is BucketPhase.DECODE:
         blocks = max(1, bucket.num_blocks // bucket.batch_size)
         return StepShape(bucket.batch_size, 1, min(blocks * block_size, longest) - 1)
-    query = min(bucket.query_len, longest)
-    return StepShape(bucket.batch_size, query, min(bucket.num_blocks * block_size, longest - query))
+    query_tokens = min(bucket.query_len, longest)
+    return StepShape(bucket.batch_size, query_tokens, min(bucket.num_blocks * block_size, longest - query_tokens))
 
 
-def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> list[int]:
+def block_table(shape: StepShape, row: int, block_size: int, total_blocks: int) -> list[int]:
     """Return the ids of the KV blocks of one sequence in a step of a worker on a CPU."""
     # Block 0 is reserved by vLLM. If the cache is too small, the same blocks are used several times. This is safe,
     # because requests are only accepted after warm-up.
-    needed = -(-(shape.query + shape.context) // block_size)
-    return [1 + (row * needed + at) % max(1, blocks - 1) for at in range(needed)]
+    needed_blocks = -(-(shape.query + shape.context) // block_size)
+    return [1 + (row * needed_blocks + index) % max(1, total_blocks - 1) for index in range(needed_blocks)]
 
 
 def make_stage_buffer(runner: Any) -> None:
@@ -178,11 +178,11 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
 
     cache, groups = worker.cache_config, worker.model_runner.kv_cache_config.kv_cache_groups
     tables = [block_table(shape, row, cache.block_size, cache.num_gpu_blocks) for row in range(shape.requests)]
-    names = [f"warm-up-{row}" for row in range(shape.requests)]
+    request_ids = [f"warm-up-{row}" for row in range(shape.requests)]
     step = SchedulerOutput.make_empty()
     step.scheduled_new_reqs = [
         NewRequestData(
-            req_id=name,
+            req_id=request_id,
             prompt_token_ids=[0] * (shape.query + shape.context),
             mm_features=[],
             sampling_params=SamplingParams(max_tokens=1, **sampling),
@@ -192,9 +192,9 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
             num_computed_tokens=shape.context,
             lora_request=None,
         )
-        for name, table in zip(names, tables, strict=True)
+        for request_id, table in zip(request_ids, tables, strict=True)
     ]
-    step.num_scheduled_tokens = dict.fromkeys(names, shape.query)
+    step.num_scheduled_tokens = dict.fromkeys(request_ids, shape.query)
     step.total_num_scheduled_tokens = shape.requests * shape.query
     try:
         # None means that the worker keeps the logits until `sample_tokens` is called. The scheduler uses this to apply
@@ -202,39 +202,39 @@ def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
         if worker.execute_model(step) is None:
             worker.sample_tokens(None)
     finally:
-        over = SchedulerOutput.make_empty()
-        over.finished_req_ids = set(names)
-        worker.execute_model(over)
+        final_step = SchedulerOutput.make_empty()
+        final_step.finished_req_ids = set(request_ids)
+        worker.execute_model(final_step)
 
 
 class TokenCounts:
     """The token counts for which a worker on a CPU has a graph."""
 
     def __init__(self) -> None:
-        self._known: list[int] = []
-        self._wanted: int | None = None
+        self._counts: list[int] = []
+        self._forced_count: int | None = None
 
     def padded_count(self, tokens: int) -> int:
         """Return the smallest token count with a graph that is large enough; `tokens` if there is none."""
-        if self._wanted is not None:
-            return max(tokens, self._wanted)
-        at = bisect_left(self._known, tokens)
-        return self._known[at] if at < len(self._known) else tokens
+        if self._forced_count is not None:
+            return max(tokens, self._forced_count)
+        index = bisect_left(self._counts, tokens)
+        return self._counts[index] if index < len(self._counts) else tokens
 
     def add(self, tokens: int) -> None:
         """Record that a graph with this token count exists."""
-        at = bisect_left(self._known, tokens)
-        if at == len(self._known) or self._known[at] != tokens:
-            insort(self._known, tokens)
+        index = bisect_left(self._counts, tokens)
+        if index == len(self._counts) or self._counts[index] != tokens:
+            insort(self._counts, tokens)
 
     @contextmanager
     def force_padding(self, tokens: int) -> Iterator[None]:
         """Pad all steps in the block to this token count."""
-        self._wanted = tokens
+        self._forced_count = tokens
         try:
             yield
         finally:
-            self._wanted = None
+            self._forced_count = None
 
 
 class CompiledModel:
@@ -246,7 +246,7 @@ class CompiledModel:
 
         self.counts = TokenCounts()
         self._stats = counters["stats"]
-        self._decide = runner._determine_batch_execution_and_padding
+        self._determine_padding = runner._determine_batch_execution_and_padding
         # With Dynamo's default limit, the model would fail at the eighth shape.
         dynamo.config.recompile_limit = MOST_GRAPHS
         dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
@@ -258,5 +258,5 @@ class CompiledModel:
         return int(self._stats["unique_graphs"])
 
     def _pad_batch(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        mode, batch, *rest = self._decide(*args, **kwargs)
+        mode, batch, *rest = self._determine_padding(*args, **kwargs)
         return mode, replace(batch, num_tokens=self.counts.padded_count(batch.num_tokens)), *rest

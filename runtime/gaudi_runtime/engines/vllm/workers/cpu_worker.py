@@ -24,4 +24,4 @@ class DrivenCpuWorker(DrivenWorker, CPUWorker):
 
     def gaudi_create_verbs(self) -> CpuVerbs:
         """Return the calls that run real steps with the model runner."""
-        return CpuVerbs(self, ExecutionMode(self.gaudi_orders.execution_mode))
+        return CpuVerbs(self, ExecutionMode(self.gaudi_settings.execution_mode))

@@ -27,30 +27,30 @@ class DrivenWorker:
     # other name.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.gaudi_orders: WorkerSettings = read_worker_settings()
+        self.gaudi_settings: WorkerSettings = read_worker_settings()
         self.gaudi_verbs: Any = None
-        watch_runtime(self.gaudi_orders.runtime_pid)
-        with record_errors(self.gaudi_orders.failures, "the worker was created"):
+        watch_runtime(self.gaudi_settings.runtime_pid)
+        with record_errors(self.gaudi_settings.failures, "the worker was created"):
             super().__init__(*args, **kwargs)
 
     def init_device(self) -> None:
         """Open the device as vLLM does. If this fails, record the error."""
-        with record_errors(self.gaudi_orders.failures, "the device was opened"):
+        with record_errors(self.gaudi_settings.failures, "the device was opened"):
             super().init_device()  # type: ignore[misc]
 
     def load_model(self, *args: Any, **kwargs: Any) -> Any:
         """Load the model as vLLM does. If this fails, record the error."""
-        with record_errors(self.gaudi_orders.failures, "the model was loaded"):
+        with record_errors(self.gaudi_settings.failures, "the model was loaded"):
             return super().load_model(*args, **kwargs)  # type: ignore[misc]
 
     def determine_available_memory(self) -> Any:
         """Measure the memory as vLLM does. If this fails, record the error."""
-        with record_errors(self.gaudi_orders.failures, "memory was measured"):
+        with record_errors(self.gaudi_settings.failures, "memory was measured"):
             return super().determine_available_memory()  # type: ignore[misc]
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
         """Allocate the KV cache as vLLM does. If this fails, record the error."""
-        with record_errors(self.gaudi_orders.failures, "the KV cache was allocated"):
+        with record_errors(self.gaudi_settings.failures, "the KV cache was allocated"):
             super().initialize_from_config(kv_cache_config)  # type: ignore[misc]
 
     def compile_or_warm_up_model(self) -> Any:

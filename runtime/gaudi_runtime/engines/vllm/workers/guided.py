@@ -28,17 +28,17 @@ class GuidedSampling:
         logits_requests: Any = None,
     ) -> tuple[Any, Any]:
         rows = int(logits_device.shape[0])
-        size = self._padded_size(rows) if self._runner.use_structured_output else rows
-        if size == rows:
+        padded_size = self._padded_size(rows) if self._runner.use_structured_output else rows
+        if padded_size == rows:
             return self._sample(batch_changed, logits_device, request_ids, pad_to, logits_requests)
         # Pad with rows of zeros. The tokens that are sampled from these rows are dropped.
-        padded = logits_device.new_zeros((size, *logits_device.shape[1:]))
-        padded[:rows] = logits_device
-        output, metadata = self._sample(batch_changed, padded, request_ids, size, logits_requests)
+        padded_logits = logits_device.new_zeros((padded_size, *logits_device.shape[1:]))
+        padded_logits[:rows] = logits_device
+        output, metadata = self._sample(batch_changed, padded_logits, request_ids, padded_size, logits_requests)
         return replace(output, sampled_token_ids=output.sampled_token_ids[:rows]), metadata
 
     def _padded_size(self, rows: int) -> int:
         """Return the smallest compiled batch size of the sampler that has enough rows; `rows` if there is none."""
         sizes = sorted({1, *(int(batch_size) for batch_size, *_ in self._runner.bucketing_manager.decode_buckets)})
-        at = bisect_left(sizes, rows)
-        return sizes[at] if at < len(sizes) else rows
+        index = bisect_left(sizes, rows)
+        return sizes[index] if index < len(sizes) else rows

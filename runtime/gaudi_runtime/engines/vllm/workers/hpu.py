@@ -51,51 +51,51 @@ class HpuVerbs:
         self,
         runner: Any,
         bridge: Bridge,
-        wanted: ExecutionMode | None = None,
+        configured_mode: ExecutionMode | None = None,
         fail_on_cold_shapes: bool = False,
         leave_note: Callable[[str], None] = lambda _: None,
-        vision_for_real: bool = False,
+        run_vision: bool = False,
     ) -> None:
-        """Create the calls. `wanted` is the configured mode. `leave_note` writes an error of this rank for the leader.
+        """Create the calls. `leave_note` writes an error of this rank for the leader.
 
-        With `vision_for_real`, the warm-up runs the vision tower instead of only compiling it. Raises a
+        With `run_vision`, the warm-up runs the vision tower instead of only compiling it. Raises a
         RuntimeStartError if this plugin is not supported.
         """
         self._leave_note = leave_note
-        self._runner, self._bridge, self._wanted = runner, bridge, wanted
+        self._runner, self._bridge, self._configured_mode = runner, bridge, configured_mode
         self._fail_on_cold_shapes = fail_on_cold_shapes
-        self._offered = find_capabilities(runner, bridge)
-        mode = self._offered.mode
+        self._capabilities = find_capabilities(runner, bridge)
+        mode = self._capabilities.mode
         compiled = bridge.compiled
         self._times = CompileTimes()
-        self._dummies = DummyBatches(runner)
-        sees = getattr(runner, "supports_mm_inputs", False) and not vision_degradations(runner)
-        self._tower = VisionTower(runner, compiled) if sees else None
-        self._compiles_vision = mode is ExecutionMode.TORCH_COMPILE and not vision_for_real
+        self._dummy_batches = DummyBatches(runner)
+        has_vision = getattr(runner, "supports_mm_inputs", False) and not vision_degradations(runner)
+        self._tower = VisionTower(runner, compiled) if has_vision else None
+        self._compiles_vision = mode is ExecutionMode.TORCH_COMPILE and not run_vision
         self._forwards = ForwardObserver(
             runner,
             self._tower.compiles_without_tower if self._tower and compiled else compiled,
             partial(self._times.add, SERVING),
         )
-        self._gate = GraphPolicy(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
-        self._seeds: FixedBuckets | None = None
-        self._met: ObservedShapes | None = None
+        self._graph_policy = GraphPolicy(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
+        self._seed_buckets: FixedBuckets | None = None
+        self._observed_shapes: ObservedShapes | None = None
         self._swaps_warm = False
-        self._lost: str | None = None
+        self._memory_error: str | None = None
 
     def describe(self) -> dict[str, object]:
         """Return the execution mode, the model's features, and the degradations as sentences."""
-        degradations = list(self._offered.degradations)
+        degradations = list(self._capabilities.degradations)
         # Report the worker's real mode, because the image or a user may have set the bridge's variable to another mode.
-        found, wanted = self._offered.mode, self._wanted
-        if wanted is not None and wanted is not found:
-            modes = f"{spec_spelling(found)} instead of {spec_spelling(wanted)}"
+        mode, configured_mode = self._capabilities.mode, self._configured_mode
+        if configured_mode is not None and configured_mode is not mode:
+            modes = f"{spec_spelling(mode)} instead of {spec_spelling(configured_mode)}"
             degradations.insert(
                 0, f"the worker runs in mode {modes}, because a variable of the image or of engine.env sets this mode"
             )
         return {
-            "execution_mode": self._offered.mode.value,
-            "captures_graphs": self._offered.captures_graphs,
+            "execution_mode": self._capabilities.mode.value,
+            "captures_graphs": self._capabilities.captures_graphs,
             "draft_tokens": draft_tokens(self._runner),
             "windowed": bool(getattr(self._runner, "interleaved_sliding_window", False)),
             "degradations": degradations,
@@ -121,17 +121,17 @@ class HpuVerbs:
         """Return the number and sizes of KV blocks in the plugin. For some models, other sizes are configured."""
         runner = self._runner
         size = int(runner.block_size)
-        decode = int(getattr(runner, "attn_block_size", None) or size)
+        decode_block_size = int(getattr(runner, "attn_block_size", None) or size)
         # Releases after 0.26 use this rule. Release 0.26 does not limit the blocks of any model.
-        unbounded = decode != size or any(getattr(runner, each, None) for each in UNBOUNDED)
+        unbounded = decode_block_size != size or any(getattr(runner, name, None) for name in UNBOUNDED)
         manager = runner.bucketing_manager
-        chunks = getattr(manager, "mamba_chunk_size_is_explicit", False)
+        has_chunk_size = getattr(manager, "mamba_chunk_size_is_explicit", False)
         return {
             "kv_blocks": int(manager.num_hpu_blocks),
             "block_size": size,
-            "decode_block_size": decode,
+            "decode_block_size": decode_block_size,
             "bounded": not unbounded,
-            "query_step": int(manager.mamba_chunk_size) if chunks else 1,
+            "query_step": int(manager.mamba_chunk_size) if has_chunk_size else 1,
         }
 
     def plan(
@@ -143,23 +143,24 @@ class HpuVerbs:
         is empty.
         """
         manager = self._runner.bucketing_manager
-        prompts, decodes = _fixed_buckets(prompt), _fixed_buckets(decode)
+        prompt_buckets, decode_buckets = _fixed_buckets(prompt), _fixed_buckets(decode)
         if seeds:
-            self._seeds = manager.seed_decode_buckets = _fixed_buckets(seeds)
+            self._seed_buckets = manager.seed_decode_buckets = _fixed_buckets(seeds)
         # Replace the plugin's own planner. `warmup_model` also derives Dynamo's recompile limit from the length of
         # these lists.
-        manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
-        manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
+        manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompt_buckets)
+        manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decode_buckets)
         # Never reset `skip_warmup`. Otherwise a second call of `warmup_model` by vLLM would start the plugin's own
         # warm-up.
         self._runner.skip_warmup = True
         self._runner.warmup_model()
         # Set the buckets also directly, because some releases prepare themselves without a call of the planner.
-        manager.prompt_buckets, manager.decode_buckets = prompts, decodes
-        manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
-        lost = find_degradations(self._runner, PREPARED) or find_degradations(self._runner.defragmenter, DEFRAGMENTER)
-        planned = {"prompt": len(prompts), "decode": len(decodes), "degradations": lost}
-        return {**planned, **self._plan_vision(lost)} if self._tower else planned
+        manager.prompt_buckets, manager.decode_buckets = prompt_buckets, decode_buckets
+        manager._fallback_max_ctx = max((blocks for _, _, blocks in decode_buckets), default=0)
+        degradations = find_degradations(self._runner, PREPARED)
+        degradations = degradations or find_degradations(self._runner.defragmenter, DEFRAGMENTER)
+        planned = {"prompt": len(prompt_buckets), "decode": len(decode_buckets), "degradations": degradations}
+        return {**planned, **self._plan_vision(degradations)} if self._tower else planned
 
     def use_warm(
         self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
@@ -170,20 +171,20 @@ class HpuVerbs:
         manager = self._runner.bucketing_manager
         manager.prompt_buckets, manager.decode_buckets = _fixed_buckets(prompt), _fixed_buckets(decode)
         if seeds:
-            self._seeds = manager.seed_decode_buckets = _fixed_buckets(seeds)
+            self._seed_buckets = manager.seed_decode_buckets = _fixed_buckets(seeds)
         return {}
 
-    def _plan_vision(self, lost: list[str]) -> dict[str, object]:
-        unknown = find_degradations(getattr(self._runner.get_model(), "vision_bucket_manager", None), VISION_BUCKETS)
-        vision = self._tower.find_buckets() if self._tower and not unknown else []
-        more = unknown or ([] if vision else [NO_VISION])
-        return {"vision": [list(each) for each in vision], "degradations": [*lost, *more]}
+    def _plan_vision(self, degradations: list[str]) -> dict[str, object]:
+        problems = find_degradations(getattr(self._runner.get_model(), "vision_bucket_manager", None), VISION_BUCKETS)
+        buckets = self._tower.find_buckets() if self._tower and not problems else []
+        new_degradations = problems or ([] if buckets else [NO_VISION])
+        return {"vision": [list(bucket) for bucket in buckets], "degradations": [*degradations, *new_degradations]}
 
     def warm_vision(self, modality: str, width: int, height: int, items: int) -> BucketOutcome:
         """Run the vision tower once with `items` dummy inputs of this size."""
         assert self._tower is not None  # noqa: S101 - `plan` has returned its buckets
         run = partial(self._tower.run, VisionBucket(modality, width, height, items))
-        before = self.memory()["free"]
+        free_before = self.memory()["free"]
         try:
             # Use the same rule as the plugin. With torch.compile, compiling is enough. In other modes only a real run
             # creates graphs and recipes.
@@ -196,14 +197,14 @@ class HpuVerbs:
                 # For some models the plugin cannot create the dummy input. These models can still serve, so the error
                 # is only reported.
                 log.exception("The vision tower cannot run %s %dx%dx%d", modality, width, height, items)
-                why = f"vllm-gaudi cannot run this bucket: {type(error).__name__}: {error}"
-                return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
+                reason = f"vllm-gaudi cannot run this bucket: {type(error).__name__}: {error}"
+                return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=reason)
             # Only the vision tower is out of memory. Its run leaves no dummy request behind, so later calls do not
             # fail.
-            why = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
-            self._leave_note(why)
-            return _out_of_memory_outcome(why)
-        return BucketOutcome(bytes=max(0, before - self.memory()["free"]), graph=False, out_of_memory=None)
+            reason = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
+            self._leave_note(reason)
+            return _out_of_memory_outcome(reason)
+        return BucketOutcome(bytes=max(0, free_before - self.memory()["free"]), graph=False, out_of_memory=None)
 
     def warm(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Compile one bucket by running a dummy batch of its shape, without capturing a graph."""
@@ -212,10 +213,11 @@ class HpuVerbs:
 
     def capture(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Run one bucket and capture its graph."""
-        if not self._offered.captures_graphs:
-            raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
+        if not self._capabilities.captures_graphs:
+            raise ValueError(f"execution mode {self._capabilities.mode} has no graphs to capture")
         with self._measure_compile_time("capture"):
-            outcome = self._run_bucket(phase, bucket, self._gate.capture if self._gate else _run_compiled)
+            execute = self._graph_policy.capture if self._graph_policy else _run_compiled
+            outcome = self._run_bucket(phase, bucket, execute)
         graphed = getattr(self._runner, "graphed_buckets", None)
         if outcome["graph"] and graphed is not None:
             graphed.add((*bucket, phase == BucketPhase.PROMPT))
@@ -224,11 +226,11 @@ class HpuVerbs:
     def sampler(self) -> dict[str, bool]:
         """Run the plugin's sampler warm-up for all batch sizes, and compile the step for a chunk of a prompt."""
         with self._measure_compile_time("sampler"):
-            done = self._call_if_present(self._runner, "warmup_sampler")
-        if not self._lost:
-            self._dummies.run_prompt_chunk(drafts=bool(self._seeds))
-            self._dummies.run_missing_sizes()
-        return done
+            answer = self._call_if_present(self._runner, "warmup_sampler")
+        if not self._memory_error:
+            self._dummy_batches.run_prompt_chunk(uses_drafts=bool(self._seed_buckets))
+            self._dummy_batches.run_missing_sizes()
+        return answer
 
     def defragmenter(self) -> dict[str, bool]:
         """Run the plugin's block swaps of every size."""
@@ -238,40 +240,40 @@ class HpuVerbs:
 
     def start_serving(self) -> None:
         """End the warm-up: reset the defragmenter and start counting."""
-        used = getattr(self._runner, "defragmenter", None)
+        defragmenter = getattr(self._runner, "defragmenter", None)
         # Replace the defragmenter with a new one of the same class, because the swaps of warm-up changed the state of
         # the old one.
-        if used is not None and not find_degradations(used, REMADE):
-            self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
+        if defragmenter is not None and not find_degradations(defragmenter, REMADE):
+            self._runner.defragmenter = type(defragmenter)(defragmenter.kv_caches, defragmenter.block_size)
             # The new defragmenter has no graphs. Without this warm-up, requests would wait while each graph is
             # captured.
-            if self._swaps_warm and getattr(used, "graphed", False):
+            if self._swaps_warm and getattr(defragmenter, "graphed", False):
                 self._call_if_present(self._runner.defragmenter, "warmup")
-        self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._offered.captures_graphs)
-        self._met = ObservedShapes()
+        self._forwards.start_serving(refuses_cold=self._fail_on_cold_shapes and self._capabilities.captures_graphs)
+        self._observed_shapes = ObservedShapes()
         if self._tower:
             self._tower.start_serving()
 
     def step(self, execute: Callable[[], Any]) -> Any:
         """Execute a step of serving and count its batches."""
-        if self._met is None:
+        if self._observed_shapes is None:
             return execute()
         try:
             answer, batches = self._forwards.step(execute)
-        except ColdShape as refused:
+        except ColdShape as error:
             # Write a note, because vLLM ends after this error and reports only that a process has died.
-            self._leave_note(str(refused))
+            self._leave_note(str(error))
             raise
         for batch in batches:
-            self._met.count_batch(*batch)
+            self._observed_shapes.count_batch(*batch)
         return answer
 
     def counters(self) -> dict[str, list[Row]]:
         """Return the counts of shapes and compiles since the last call."""
-        met = {"met": self._met.pop_rows() if self._met else []}
+        counts = {"met": self._observed_shapes.pop_rows() if self._observed_shapes else []}
         if times := self._times.pop_rows():
-            met["compile_times"] = times
-        return {**met, "vision": self._tower.pop_rows()} if self._tower else met
+            counts["compile_times"] = times
+        return {**counts, "vision": self._tower.pop_rows()} if self._tower else counts
 
     def _run_bucket(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> BucketOutcome:
         """Run one bucket as dummy batches. `execute` runs a forward and returns whether a graph was captured.
@@ -279,47 +281,47 @@ class HpuVerbs:
         Raises the plugin's errors, except out-of-memory errors, which are part of the outcome.
         """
         # After one dummy batch has run out of memory, this process runs no further dummy batches.
-        if self._lost:
-            return _out_of_memory_outcome(self._lost)
+        if self._memory_error:
+            return _out_of_memory_outcome(self._memory_error)
         shape = tuple(bucket)
-        forwards = self._dummies.batches_for_bucket(phase, shape, self._seeds or ())
+        forwards = self._dummy_batches.batches_for_bucket(phase, shape, self._seed_buckets or ())
         if not forwards:
             # No request is ever padded to this bucket, so there is nothing to compile.
-            return BucketOutcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
+            return BucketOutcome(bytes=0, graph=self._capabilities.captures_graphs, out_of_memory=None)
         graphs: list[bool] = []
-        ran_as: list[tuple[int, ...]] = []
-        before = self.memory()["free"]
+        ran_shapes: list[tuple[int, ...]] = []
+        free_before = self.memory()["free"]
         try:
-            for each in forwards:
-                graphs.append(execute(each))
-                ran_as += self._unexpected_shapes(shape)
+            for forward in forwards:
+                graphs.append(execute(forward))
+                ran_shapes += self._unexpected_shapes(shape)
         except RuntimeError as error:
             # Check the text of the error, because the bridge raises a plain RuntimeError for every fault.
             if not is_out_of_memory(str(error)):
                 raise
-            self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
-            self._dummies.remove_requests()
-            self._leave_note(self._lost)
-            return _out_of_memory_outcome(self._lost)
-        if ran_as:
+            self._memory_error = f"the device ran out of memory at {phase} bucket {shape} ({error})"
+            self._dummy_batches.remove_requests()
+            self._leave_note(self._memory_error)
+            return _out_of_memory_outcome(self._memory_error)
+        if ran_shapes:
             # Skip the bucket and report it. One such bucket must not stop the start of the server.
-            return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}. {REPORT}")
-        return BucketOutcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
+            return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_shapes[0]}. {REPORT}")
+        return BucketOutcome(bytes=max(0, free_before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
 
     def _unexpected_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return a list with the shape that ran if it differs from `shape`; otherwise an empty list."""
-        ran = self._forwards.current_shape
-        return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
+        current_shape = self._forwards.current_shape
+        return [tuple(current_shape.bucket)] if current_shape is not None and current_shape.bucket != shape else []
 
     @contextmanager
     def _measure_compile_time(self, stage: str) -> Iterator[None]:
         """Measure the compile time of the block, if the bridge has a metric for it."""
-        before = self._bridge.compiled() if self._bridge.compiled else None
+        totals_before = self._bridge.compiled() if self._bridge.compiled else None
         yield
-        if self._bridge.compiled and before:
+        if self._bridge.compiled and totals_before:
             # Synchronize the device first, because all compilations have ended after the synchronization.
             self._bridge.synchronize()
-            self._times.add(stage, self._bridge.compiled() - before)
+            self._times.add(stage, self._bridge.compiled() - totals_before)
 
     def _compile(self, forward: Forward) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():
@@ -337,8 +339,8 @@ class HpuVerbs:
 
     def _kv_cache_bytes(self) -> int:
         """Return the bytes of the KV cache of all layers. Layers may share a storage, and each storage counts once."""
-        storages = (each.untyped_storage() for each in _tensors(getattr(self._runner, "kv_caches", None) or ()))
-        return sum({each.data_ptr(): int(each.nbytes()) for each in storages}.values())
+        storages = (tensor.untyped_storage() for tensor in _tensors(getattr(self._runner, "kv_caches", None) or ()))
+        return sum({storage.data_ptr(): int(storage.nbytes()) for storage in storages}.values())
 
 
 def _fixed_buckets(buckets: Sequence[Sequence[int]]) -> FixedBuckets:
@@ -359,7 +361,7 @@ def _run_compiled(forward: Forward) -> bool:
 def _tensors(layer: Any) -> Iterator[Any]:
     """Yield the tensors of a layer: keys, values and scales, without None. The scales of values are a tuple."""
     if isinstance(layer, (tuple, list)):
-        for each in layer:
-            yield from _tensors(each)
+        for item in layer:
+            yield from _tensors(item)
     elif layer is not None:
         yield layer

@@ -26,17 +26,17 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
 
     def determine_available_memory(self) -> int:
         """Return the KV cache size that the plugin calculates, limited to the useful size. The rest is for graphs."""
-        available = int(super().determine_available_memory())
-        with record_errors(self.gaudi_orders.failures, "memory was measured"):
-            useful = useful_cache_bytes(self.vllm_config, self.get_kv_cache_spec())
-        if useful is None or useful >= available:
-            return available
+        available_bytes = int(super().determine_available_memory())
+        with record_errors(self.gaudi_settings.failures, "memory was measured"):
+            useful_bytes = useful_cache_bytes(self.vllm_config, self.get_kv_cache_spec())
+        if useful_bytes is None or useful_bytes >= available_bytes:
+            return available_bytes
         log.info(
             "The KV cache gets %s of %s, because sequences cannot fill more",
-            format_bytes(useful),
-            format_bytes(available),
+            format_bytes(useful_bytes),
+            format_bytes(available_bytes),
         )
-        return useful
+        return useful_bytes
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Run a step and, during serving, count it. The plugin runs the forward here and not in `execute_model`."""
@@ -52,17 +52,17 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
 
     def gaudi_create_verbs(self) -> HpuVerbs:
         """Return the calls that use the plugin's model runner."""
-        orders = self.gaudi_orders
-        mode = ExecutionMode(orders.execution_mode)
+        settings = self.gaudi_settings
+        mode = ExecutionMode(settings.execution_mode)
         # Number the ranks across all engine cores, as ranks.py does.
-        ranks = self.vllm_config.parallel_config
+        config = self.vllm_config.parallel_config
         leave_note = partial(
-            ErrorNote(orders.runtime_pid).write, ranks.data_parallel_index * ranks.world_size + self.rank
+            ErrorNote(settings.runtime_pid).write, config.data_parallel_index * config.world_size + self.rank
         )
         # Use the plugin's setting. Release 0.26.0 does not have the setting, so the default is False.
-        vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
+        run_vision = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner = self.model_runner
-        verbs = HpuVerbs(runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)
+        verbs = HpuVerbs(runner, open_bridge(), mode, settings.fail_on_cold_shapes, leave_note, run_vision)
         if not find_degradations(runner, GUIDED):
             GuidedSampling(runner)
         return verbs

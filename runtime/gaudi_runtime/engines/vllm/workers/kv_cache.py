@@ -25,10 +25,10 @@ def useful_cache_bytes(vllm_config: Any, layers: Mapping[str, Any]) -> int | Non
     # calculation covers neither case.
     if len(kinds) != 1:
         return None
-    ((name, block_size, page),) = kinds
+    ((name, block_size, page_bytes),) = kinds
     if name not in FULL_ATTENTION:
         return None
     # Speculative tokens need no additional blocks, because vLLM allocates no slots above `max_model_len`.
-    sequence = -(-int(vllm_config.model_config.max_model_len) // block_size)
-    blocks = int(vllm_config.scheduler_config.max_num_seqs) * sequence + OWN_BLOCKS
-    return blocks * page * len(layers)
+    sequence_blocks = -(-int(vllm_config.model_config.max_model_len) // block_size)
+    blocks = int(vllm_config.scheduler_config.max_num_seqs) * sequence_blocks + OWN_BLOCKS
+    return blocks * page_bytes * len(layers)

@@ -17,10 +17,10 @@ Shape = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class ScheduledSequence:
-    """One sequence in a step of a worker: `computed` cached tokens and `query` new tokens."""
+    """One sequence in a step of a worker: `computed_tokens` cached and `query_tokens` new tokens."""
 
-    computed: int
-    query: int
+    computed_tokens: int
+    query_tokens: int
 
 
 def observed_shape(sequences: Iterable[ScheduledSequence], block_size: int) -> Shape:
@@ -29,17 +29,18 @@ def observed_shape(sequences: Iterable[ScheduledSequence], block_size: int) -> S
     If any sequence has more than one new token, the step counts as one prompt with all its tokens and without context.
     """
     step = list(sequences)
-    if any(each.query > 1 for each in step):
-        return BucketPhase.PROMPT, 1, sum(each.query for each in step), 0
-    return BucketPhase.DECODE, len(step), 1, sum(_block_count(each.computed + each.query, block_size) for each in step)
+    if any(sequence.query_tokens > 1 for sequence in step):
+        return BucketPhase.PROMPT, 1, sum(sequence.query_tokens for sequence in step), 0
+    blocks = sum(_block_count(sequence.computed_tokens + sequence.query_tokens, block_size) for sequence in step)
+    return BucketPhase.DECODE, len(step), 1, blocks
 
 
 def scheduled_sequences(step: Any) -> list[ScheduledSequence]:
     """Return the sequences of a step from vLLM's SchedulerOutput."""
-    tokens, cached = step.num_scheduled_tokens, step.scheduled_cached_reqs
-    computed = {each.req_id: each.num_computed_tokens for each in step.scheduled_new_reqs}
-    computed.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-    return [ScheduledSequence(computed.get(name, 0), query) for name, query in tokens.items()]
+    token_counts, cached_requests = step.num_scheduled_tokens, step.scheduled_cached_reqs
+    computed_tokens = {request.req_id: request.num_computed_tokens for request in step.scheduled_new_reqs}
+    computed_tokens.update(zip(cached_requests.req_ids, cached_requests.num_computed_tokens, strict=True))
+    return [ScheduledSequence(computed_tokens.get(name, 0), query) for name, query in token_counts.items()]
 
 
 @dataclass(frozen=True)
@@ -59,24 +60,24 @@ class ObservedShapes:
         self._batches: Counter[tuple[Shape, PaddedRun | None]] = Counter()
         self._compiles: Counter[tuple[Shape, PaddedRun | None]] = Counter()
 
-    def count_batch(self, shape: Shape, ran: PaddedRun | None = None, compiles: int = 0, batches: int = 1) -> None:
-        """Count a batch of this shape and the `compiles` that it waited for. Without `ran`, the plan pads the batch.
+    def count_batch(self, shape: Shape, padded: PaddedRun | None = None, compiles: int = 0, batches: int = 1) -> None:
+        """Count a batch of this shape and the `compiles` that it waited for. Without `padded`, the plan pads the batch.
 
         `batches` is 0 if the batch was counted before its compilation was observed.
         """
-        self._batches[shape, ran] += batches
-        self._compiles[shape, ran] += compiles
+        self._batches[shape, padded] += batches
+        self._compiles[shape, padded] += compiles
 
     def pop_rows(self) -> list[Row]:
         """Return rows [phase, shape, [padded shape, warm], batches, compiles], and reset the counts."""
-        rows = [_row(*met, count, self._compiles[met]) for met, count in self._batches.items()]
+        rows = [_row(*key, count, self._compiles[key]) for key, count in self._batches.items()]
         self._batches, self._compiles = Counter(), Counter()
         return rows
 
 
-def _row(shape: Shape, ran: PaddedRun | None, batches: int, compiles: int) -> Row:
+def _row(shape: Shape, padded: PaddedRun | None, batches: int, compiles: int) -> Row:
     phase, *sizes = shape
-    return [str(phase), sizes, [*ran.bucket, ran.warm] if ran else None, batches, compiles]
+    return [str(phase), sizes, [*padded.bucket, padded.warm] if padded else None, batches, compiles]
 
 
 def _block_count(tokens: int, block_size: int) -> int:

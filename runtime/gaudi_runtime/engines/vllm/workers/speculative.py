@@ -25,13 +25,13 @@ def decode_forwards(runner: Any, shape: Shape, seeds: Iterable[Shape]) -> list[F
     """Return the dummy forwards for every way to run the decode bucket `shape`; none if no batch can use it."""
     rows, _, blocks = shape
     sizes = {size for size, _, _ in seeds}
-    ways: list[Forward] = []
+    forwards: list[Forward] = []
     if rows <= max(sizes) and _is_padded_to(runner, shape, rows, blocks):
-        ways.append(partial(runner._prepare_dummy_scenario, None, shape))
-    tokens = 1 + draft_tokens(runner)
-    if rows % tokens == 0 and rows // tokens in sizes:
-        ways += _verification_forwards(runner, shape, rows // tokens, tokens)
-    return ways
+        forwards.append(partial(runner._prepare_dummy_scenario, None, shape))
+    sequence_tokens = 1 + draft_tokens(runner)
+    if rows % sequence_tokens == 0 and rows // sequence_tokens in sizes:
+        forwards += _verification_forwards(runner, shape, rows // sequence_tokens, sequence_tokens)
+    return forwards
 
 
 NO_MATCH = 0
@@ -42,12 +42,15 @@ def equalize_drafts(runner: Any, drafts: Iterable[Sequence[int]]) -> list[list[i
     """Return the same number of drafts for each sequence; no drafts if a sequence is close to the model's length."""
     # If a sequence has fewer drafts than the others, the plugin fills its rows with position 0, which overwrites the
     # first token of the sequence in the cache. The plugin may also draft token -1, which has no embedding.
-    tokens = draft_tokens(runner)
+    draft_count = draft_tokens(runner)
     batch, longest = runner.input_batch, int(runner.max_model_len)
-    room = min((longest - int(each) for each in batch.num_tokens_no_spec[: batch.num_reqs]), default=0)
-    if room < 1 + tokens:
+    free_tokens = min((longest - int(count) for count in batch.num_tokens_no_spec[: batch.num_reqs]), default=0)
+    if free_tokens < 1 + draft_count:
         return [[] for _ in drafts]
-    return [[NO_MATCH if each < 0 else int(each) for each in (*some, *[-1] * tokens)][:tokens] for some in drafts]
+    return [
+        [NO_MATCH if token < 0 else int(token) for token in (*sequence_drafts, *[-1] * draft_count)][:draft_count]
+        for sequence_drafts in drafts
+    ]
 
 
 def _verification_forwards(runner: Any, shape: Shape, size: int, tokens: int) -> Iterator[Forward]:
@@ -56,12 +59,12 @@ def _verification_forwards(runner: Any, shape: Shape, size: int, tokens: int) ->
     block, longest = int(runner.block_size), int(runner.max_model_len)
     # Attention reads the blocks of a sequence once for each token. Therefore use as many blocks as fit, and distribute
     # the blocks over the sequences.
-    total = min(blocks // tokens, size * ceil((longest - tokens + 1) / block))
-    held = [total // size + (at < total % size) for at in range(size)]
-    padded = runner.bucketing_manager.find_decode_bucket(size, total, True)
-    if min(held) and padded[0] == size and _is_padded_to(runner, shape, rows, total * tokens):
+    total_blocks = min(blocks // tokens, size * ceil((longest - tokens + 1) / block))
+    block_counts = [total_blocks // size + (index < total_blocks % size) for index in range(size)]
+    bucket = runner.bucketing_manager.find_decode_bucket(size, total_blocks, True)
+    if min(block_counts) and bucket[0] == size and _is_padded_to(runner, shape, rows, total_blocks * tokens):
         # Fill the last block of each sequence as far as the tokens of this step allow.
-        computed = [max(1, (each - 1) * block, min(each * block, longest) - tokens) for each in held]
+        computed = [max(1, (count - 1) * block, min(count * block, longest) - tokens) for count in block_counts]
         yield partial(_run_verification, runner, computed, tokens)
 
 
@@ -69,13 +72,13 @@ def _is_padded_to(runner: Any, shape: Shape, rows: int, blocks: int) -> bool:
     return tuple(runner.bucketing_manager.find_decode_bucket(rows, blocks)) == shape
 
 
-def _run_verification(runner: Any, computed: Sequence[int], tokens: int) -> None:
+def _run_verification(runner: Any, computed_tokens: Sequence[int], tokens: int) -> None:
     requests: list[Any] = []
-    scheduled: dict[str, int] = {}
-    for each in computed:
-        runner._add_dummy_request(requests, scheduled, each, each, tokens, False)
-    with _add_drafts(runner, dict.fromkeys(scheduled, [0] * (tokens - 1))):
-        runner._execute_dummy_scenario(requests, scheduled)
+    scheduled_tokens: dict[str, int] = {}
+    for count in computed_tokens:
+        runner._add_dummy_request(requests, scheduled_tokens, count, count, tokens, False)
+    with _add_drafts(runner, dict.fromkeys(scheduled_tokens, [0] * (tokens - 1))):
+        runner._execute_dummy_scenario(requests, scheduled_tokens)
 
 
 @contextmanager
@@ -83,11 +86,11 @@ def _add_drafts(runner: Any, drafts: Mapping[str, list[int]]) -> Iterator[None]:
     """Add these drafts to the plugin's dummy steps in the block. By default, the steps contain no drafts."""
     execute = runner.execute_model
 
-    def execute_with_drafts(step: Any, *rest: Any, **options: Any) -> Any:
+    def execute_with_drafts(step: Any, *args: Any, **kwargs: Any) -> Any:
         # Add drafts only to a step with tokens. The step that ends the requests has no tokens.
         if step.num_scheduled_tokens:
             step.scheduled_spec_decode_tokens.update(drafts)
-        return execute(step, *rest, **options)
+        return execute(step, *args, **kwargs)
 
     runner.execute_model = execute_with_drafts
     try:

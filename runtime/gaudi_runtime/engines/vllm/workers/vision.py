@@ -27,24 +27,24 @@ Row = list[Any]
 
 
 class VisionTower:
-    """A wrapper of one runner's vision tower. `compiled` returns the compiles of this process, as in Forwards.
+    """A wrapper of one runner's vision tower. `compiled` returns the compiles of this process, as in ForwardObserver.
 
-    Call `planned` after `runner` has planned its buckets.
+    Call `find_buckets` after `runner` has planned its buckets.
     """
 
     def __init__(self, runner: Any, compiled: Compiles | None = None) -> None:
         self._runner, self._compiled = runner, compiled
         self._embed = runner.model.embed_multimodal
-        self._known: set[str] = set()
-        self._own = NOTHING
-        self._batches: list[int] = []
-        self._met: Counter[tuple[str, bool]] | None = None
+        self._known_inputs: set[str] = set()
+        self._tower_compiles = NOTHING
+        self._batch_sizes: list[int] = []
+        self._run_counts: Counter[tuple[str, bool]] | None = None
         self._compiles: Counter[tuple[str, bool]] = Counter()
         runner.model.embed_multimodal = self._embed_multimodal
 
     def find_buckets(self) -> list[VisionBucket]:
         """Return the buckets of the plugin's own warm-up in its order, without duplicates."""
-        found: list[VisionBucket] = []
+        buckets: list[VisionBucket] = []
         runner = self._runner
         manager = runner.get_model().vision_bucket_manager
         # Replace `greedy_plan` here, because the plugin sets it each time it prepares itself.
@@ -53,11 +53,11 @@ class VisionTower:
 
         def record_bucket(modality: str, image_args: Any, width: int, height: int, count_override: Any = None) -> Any:
             items = count_override if image_args is None else image_args
-            found.append(VisionBucket(modality, int(width), int(height), int(items)))
+            buckets.append(VisionBucket(modality, int(width), int(height), int(items)))
             return {}
 
         def embed(**_: Any) -> list[Any]:
-            return [_EMBEDDING] * found[-1].items
+            return [_EMBEDDING] * buckets[-1].items
 
         with (
             _replace_methods(runner, _get_mm_dummy_batch=record_bucket, log_warmup_multimodal=lambda *_: None),
@@ -68,7 +68,7 @@ class VisionTower:
         # If prompts must not contain a modality, the plugin plans dummies with zero items for it and then fails. Remove
         # these buckets.
         limits = getattr(getattr(runner, "mm_budget", None), "mm_limits", {})
-        return list(dict.fromkeys(each for each in found if each.items and limits.get(each.modality) != 0))
+        return list(dict.fromkeys(bucket for bucket in buckets if bucket.items and limits.get(bucket.modality) != 0))
 
     def run(self, bucket: VisionBucket) -> None:
         """Run one bucket with the same two calls that the plugin makes for it."""
@@ -79,17 +79,17 @@ class VisionTower:
 
     def compiles_without_tower(self) -> CompileTotals:
         """Return the compiles of this process without the compiles of the vision tower."""
-        return self._read_compiles() - self._own
+        return self._read_compiles() - self._tower_compiles
 
     def start_serving(self) -> None:
         """Start counting requests."""
-        self._met = Counter()
+        self._run_counts = Counter()
 
     def pop_rows(self) -> list[Row]:
         """Return rows [inputs, warm, runs, compiles] since the last call, and reset the counts."""
-        rows = [[*key, runs, self._compiles[key]] for key, runs in (self._met or {}).items()]
-        if self._met is not None:
-            self._met, self._compiles = Counter(), Counter()
+        rows = [[*key, runs, self._compiles[key]] for key, runs in (self._run_counts or {}).items()]
+        if self._run_counts is not None:
+            self._run_counts, self._compiles = Counter(), Counter()
         return rows
 
     def _read_compiles(self) -> CompileTotals:
@@ -98,30 +98,30 @@ class VisionTower:
     def _greedy_plan(self, divide: Callable[..., list[int]], *sizes: Any) -> list[int]:
         """Record the batch sizes into which the plugin divides the images of some models."""
         batches = divide(*sizes)
-        self._batches += batches
+        self._batch_sizes += batches
         return batches
 
     def _embed_multimodal(self, **inputs: Any) -> Any:
-        met, self._batches = describe_inputs(inputs), []
-        before = self._read_compiles()
-        embedded = self._embed(**inputs)
-        ran = {f"batch of {each}" for each in self._batches} or {met}
-        known = ran <= self._known
-        took = self._read_compiles() - before
-        compiles = int(took.is_recompilation) if self._compiled else int(not known)
-        self._own += took
-        if len(self._known) < MOST_KNOWN:
-            self._known |= ran
-        if self._met is not None:
-            key = met[:MOST_TEXT], known and not compiles
-            self._met[key] += 1
+        description, self._batch_sizes = describe_inputs(inputs), []
+        totals_before = self._read_compiles()
+        embeddings = self._embed(**inputs)
+        descriptions = {f"batch of {size}" for size in self._batch_sizes} or {description}
+        ran_before = descriptions <= self._known_inputs
+        compile_totals = self._read_compiles() - totals_before
+        compiles = int(compile_totals.is_recompilation) if self._compiled else int(not ran_before)
+        self._tower_compiles += compile_totals
+        if len(self._known_inputs) < MOST_KNOWN:
+            self._known_inputs |= descriptions
+        if self._run_counts is not None:
+            key = description[:MOST_TEXT], ran_before and not compiles
+            self._run_counts[key] += 1
             self._compiles[key] += compiles
-        return embedded
+        return embeddings
 
 
 def describe_inputs(inputs: Mapping[str, Any]) -> str:
     """Return the properties that distinguish runs of the tower: tensor shapes, and integer values on the host."""
-    return ", ".join(f"{name} {_describe_value(each)}" for name, each in sorted(inputs.items()))
+    return ", ".join(f"{name} {_describe_value(value)}" for name, value in sorted(inputs.items()))
 
 
 def _describe_value(value: Any) -> str:
@@ -138,13 +138,13 @@ def _describe_value(value: Any) -> str:
 
 
 @contextmanager
-def _replace_methods(owner: Any, **others: Any) -> Iterator[None]:
+def _replace_methods(owner: Any, **methods: Any) -> Iterator[None]:
     """Replace these methods of `owner` while the block runs."""
-    own = {name: getattr(owner, name) for name in others}
-    for name, other in others.items():
-        setattr(owner, name, other)
+    originals = {name: getattr(owner, name) for name in methods}
+    for name, method in methods.items():
+        setattr(owner, name, method)
     try:
         yield
     finally:
-        for name, each in own.items():
-            setattr(owner, name, each)
+        for name, original in originals.items():
+            setattr(owner, name, original)

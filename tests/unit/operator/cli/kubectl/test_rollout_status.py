@@ -102,7 +102,7 @@ def test_bar_shows_the_warm_up_of_the_least_advanced_pod() -> None:
     verdict = evaluate_rollout(
         shown(ON_ITS_WAY, warmup={"percent": 45, "phase": "Compiling"}, phase="RollingOut"), KEPT
     )
-    assert (verdict.percent, verdict.phase, verdict.ready) == (45, "RollingOut", "1/2")
+    assert (verdict.warmup_percent, verdict.phase, verdict.ready_replicas) == (45, "RollingOut", "1/2")
 
 
 @pytest.mark.parametrize(

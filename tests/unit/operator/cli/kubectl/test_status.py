@@ -90,7 +90,7 @@ def test_equal_messages_of_waiting_pods_are_merged() -> None:
 
 
 def test_message_already_in_the_heading_is_omitted() -> None:
-    assert not list(pod_notes([pod(message="no card is free")], said="Pod a is unschedulable: no card is free."))
+    assert not list(pod_notes([pod(message="no card is free")], sentence="Pod a is unschedulable: no card is free."))
 
 
 def test_pod_messages_are_below_the_table() -> None:

@@ -71,7 +71,7 @@ def test_row_has_the_values_of_the_status() -> None:
 @pytest.mark.parametrize(("width", "last"), [(200, "KV CACHE"), (90, "OUT TOK/S"), (20, "READY")])
 def test_narrow_terminal_shows_fewer_columns(width: int, last: str) -> None:
     out = StringIO()
-    for each in top_output([resource_row(shown(SERVES), [], [], 10)], everywhere=False, width=width):
+    for each in top_output([resource_row(shown(SERVES), [], [], 10)], all_namespaces=False, width=width):
         Console(file=out, width=width).print(each)
     head, row, *rest = out.getvalue().splitlines()
     assert head.rstrip().endswith(last)
@@ -82,14 +82,14 @@ def test_narrow_terminal_shows_fewer_columns(width: int, last: str) -> None:
 def test_advice_is_below_the_table() -> None:
     out = StringIO()
     lines = [resource_row(shown(SERVES), [], [], 10), resource_row(shown(SERVES, plan=ADVISED), [], [], 10)]
-    for each in top_output(lines, everywhere=False, width=200):
+    for each in top_output(lines, all_namespaces=False, width=200):
         Console(file=out, width=200).print(each)
     assert out.getvalue().splitlines()[3:] == [f"tiny: {ADVICE}"]
 
 
 def test_advice_names_the_namespace_if_all_namespaces_are_shown() -> None:
     out = StringIO()
-    for each in top_output([resource_row(shown(SERVES, plan=ADVISED), [], [], 10)], everywhere=True, width=200):
+    for each in top_output([resource_row(shown(SERVES, plan=ADVISED), [], [], 10)], all_namespaces=True, width=200):
         Console(file=out, width=200).print(each)
     assert out.getvalue().splitlines()[-1] == f"models/tiny: {ADVICE}"
 

@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
+from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.faults import SpecRefused
-from gaudi_operator.cli.plan.question import read_plan_document
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, one_sentence
 

@@ -10,9 +10,9 @@ import pytest
 from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.cli.plan.crd_rules import broken_rules, compile_rule
+from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.manifest import UNCHECKED
-from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_runtime.errors import ConfigError
 from tests.cluster.bad_object import Bad
 from tests.cluster.bad_objects import BAD_OBJECTS

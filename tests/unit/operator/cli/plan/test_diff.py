@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.diff import compare_plans
-from gaudi_operator.cli.plan.question import PlanDocument, read_plan_document
+from gaudi_operator.cli.plan.document import PlanDocument, read_plan_document
 from gaudi_runtime.contract.report import BucketPhase
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence
 

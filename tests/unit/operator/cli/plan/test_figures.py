@@ -101,10 +101,10 @@ def test_plan_with_ten_fewer_graphs_has_about_the_reported_padding() -> None:
     settings = OptimalSettings(prompt_graphs=len(whole.prompt), decode_graphs=len(whole.decode) - 10)
     fewer = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, KV_BLOCKS)
     searched = figures_of(fewer, LIMITS, KV_BLOCKS, traffic).padding
-    assert figures.last_graphs
+    assert figures.last_graphs_increase
     assert figures.padding
     assert searched
-    assert 0 < searched / figures.padding - 1 < 3 * figures.last_graphs
+    assert 0 < searched / figures.padding - 1 < 3 * figures.last_graphs_increase
 
 
 def test_plan_figures_combine_both_phases() -> None:

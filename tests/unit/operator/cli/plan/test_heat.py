@@ -123,10 +123,10 @@ def test_thinned_map_fits_and_keeps_the_largest(
     batches: list[int], lengths: list[int], columns: int, rows: int
 ) -> None:
     thinned = heat_map(batches, lengths).downsample(columns, rows)
-    assert len(thinned.batches) == min(columns, len(batches))
+    assert len(thinned.batch_sizes) == min(columns, len(batches))
     assert len(thinned.lengths) == min(rows, len(lengths))
-    assert (thinned.batches[-1], thinned.lengths[-1]) == (batches[-1], lengths[-1])
-    assert list(thinned.batches) == sorted(set(thinned.batches) & set(batches))
+    assert (thinned.batch_sizes[-1], thinned.lengths[-1]) == (batches[-1], lengths[-1])
+    assert list(thinned.batch_sizes) == sorted(set(thinned.batch_sizes) & set(batches))
 
 
 def test_title_of_a_thinned_map_has_the_shown_lengths() -> None:

@@ -30,7 +30,7 @@ def test_kv_blocks_of_a_known_model_equal_the_operators_estimate() -> None:
     expected = forecast_plan(inference)
     assert expected is not None
     printed = answer(path.read_text())
-    assert (len(printed["prompt"]), len(printed["decode"])) == (expected.prompt, expected.decode)
+    assert (len(printed["prompt"]), len(printed["decode"])) == (expected.prompt_buckets, expected.decode_buckets)
     assert printed["warnings"][0].startswith(
         f"{expected.kv_blocks} KV blocks are estimated from the description of card"
     )

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
+from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.learn import learn_plan
 from gaudi_operator.cli.plan.options import PatchForm
-from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import ConfigError
@@ -119,11 +119,11 @@ def test_invalid_traffic_line_is_named_with_its_file(tmp_path: Path) -> None:
 def test_plan_larger_than_a_bucket_file_is_refused() -> None:
     question = read_plan_document(inference())
     asked = question, parse_traffic(TEXT), OptimalBudget(prompt_graphs=1, decode_graphs=1), PatchForm.FILE
-    assert len(learn_plan(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
+    assert len(learn_plan(*asked, max_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
     with pytest.raises(
         ConfigError, match=r"bytes as a file, but the limit is 20 bytes\. Choose --as optimal or fewer graphs"
     ):
-        learn_plan(*asked, most_file_bytes=20)
+        learn_plan(*asked, max_file_bytes=20)
 
 
 def test_byte_budget_causes_a_warning_in_the_default_mode() -> None:

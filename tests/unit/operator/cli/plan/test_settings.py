@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.plan.question import read_plan_document
+from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import setting_error
 from tests.support.builders import gaudi_inference

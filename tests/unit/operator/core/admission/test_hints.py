@@ -30,12 +30,12 @@ def hints_of(**overrides: Any) -> tuple[str, ...]:
 def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
     asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
-    assert plan_hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
+    assert plan_hints(replace(asked, stored_mode=ExecutionMode.HPU_GRAPHS)) == (
         "spec.engine.executionMode is left out. The pods use HpuGraphs, the default when their revision was created, "
         "but the next revision uses TorchCompile. To keep HpuGraphs, set spec.engine.executionMode to HpuGraphs. "
         "This restarts no pods.",
     )
-    assert plan_hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
+    assert plan_hints(replace(asked, stored_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
 def test_published_configuration_needs_no_hint() -> None:

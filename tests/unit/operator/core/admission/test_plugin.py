@@ -68,7 +68,7 @@ def test_thresholds_within_the_plugins_limit_are_not_refused(change: Object) -> 
 def test_execution_mode_defaults_to_that_of_the_kept_revision() -> None:
     unsaid = inference_with(CONTEXTS, engine={"executionMode": None})
     assert plugin_violation(unsaid) is None
-    assert plugin_violation(replace(unsaid, kept_mode=ExecutionMode.HPU_GRAPHS)) is not None
+    assert plugin_violation(replace(unsaid, stored_mode=ExecutionMode.HPU_GRAPHS)) is not None
 
 
 PADDED: Object = {

@@ -46,7 +46,7 @@ async def test_simulation_captures_the_estimated_graphs(case: str) -> None:
     report = await simulate(spec)
     assert report.memory is not None
     assert report.memory.kv_blocks == found.kv_blocks == found.estimate.kv_blocks
-    assert (report.prompt.planned, report.decode.planned) == (found.prompt, found.decode)
+    assert (report.prompt.planned, report.decode.planned) == (found.prompt_buckets, found.decode_buckets)
     assert (report.prompt.captured, report.decode.captured) == (
         found.estimate.prompt.expected,
         found.estimate.decode.expected,

@@ -35,7 +35,7 @@ def children(example: str) -> dict[str, Any]:
         "network policy": network_policy(given, DEFAULTS),
         "budget": pod_disruption_budget(given, spec.replicas, 0),
         "config": runtime_config_map(owner, "{}"),
-        "revision": controller_revision(owner, Revision("r1", 1, {}, {}, "{}", kept={"config": "{}"})),
+        "revision": controller_revision(owner, Revision("r1", 1, {}, {}, "{}", stored_data={"config": "{}"})),
     }
     if spec.parallelism.nodes > 1:
         group = PodGroup(spec.parallelism.nodes, worker_template(template))

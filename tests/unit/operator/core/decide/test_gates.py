@@ -48,12 +48,12 @@ def test_operator_without_any_report_keeps_status_and_gates() -> None:
 def test_starting_operator_keeps_readiness_before_reports_arrive() -> None:
     cluster = served()
     cluster.reports.clear()
-    observed = replace(cluster.observed(), status_written=None, status_held=None)
+    observed = replace(cluster.observed(), status_written_at=None, status_held_since=None)
     plan = decide(observed, cluster.defaults)
     assert plan.status.model_dump(mode="json", by_alias=True, exclude_none=True) == cluster.resource["status"]
-    assert plan.status_held == observed.now
+    assert plan.status_held_since == observed.now
     earlier = observed.now - timedelta(seconds=1)
-    assert decide(replace(observed, status_held=earlier), cluster.defaults).status_held == earlier
+    assert decide(replace(observed, status_held_since=earlier), cluster.defaults).status_held_since == earlier
 
 
 def test_open_gate_has_the_operators_condition_type() -> None:

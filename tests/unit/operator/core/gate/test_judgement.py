@@ -109,7 +109,7 @@ def test_report_of_another_plan_does_not_open_the_gate() -> None:
 
 
 def test_ignored_report_of_another_plan_has_the_reason() -> None:
-    assert view(pod(plan_hash="q" * 64), report()).report_ignored == (
+    assert view(pod(plan_hash="q" * 64), report()).ignored_reason == (
         "Its report is for plan pppppppppp, but the pod was created for plan qqqqqqqqqq: its image may have another "
         "release of the runtime."
     )
@@ -134,7 +134,7 @@ def test_gate_of_an_unreachable_pod_stays_open() -> None:
 
 
 def test_unreadable_report_does_not_change_the_gate() -> None:
-    unreadable = view(pod(conditions=(OPEN,)), None, ignored="The report is too large.")
+    unreadable = view(pod(conditions=(OPEN,)), None, ignored_reason="The report is too large.")
     assert judge(unreadable, STRICT) is None
 
 

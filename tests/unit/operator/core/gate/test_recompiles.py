@@ -153,11 +153,11 @@ def test_no_second_pod_opens_before_the_first_is_ready() -> None:
 
 def test_pods_about_to_be_removed_do_not_count_as_available() -> None:
     pods = [serving("a", 0), serving("b", 9)]
-    assert judge_gates(pods, CLOSING, 1, Deadlines(NOW), to_go=1) == []
+    assert judge_gates(pods, CLOSING, 1, Deadlines(NOW), pending_removals=1) == []
 
 
 def test_closed_pod_opens_if_the_serving_one_may_be_removed() -> None:
-    (gate,) = judge_gates([serving("a", 0), closed("b", 9)], CLOSING, 1, Deadlines(NOW), to_go=1)
+    (gate,) = judge_gates([serving("a", 0), closed("b", 9)], CLOSING, 1, Deadlines(NOW), pending_removals=1)
     assert (gate.pod, gate.open) == ("b", True)
 
 

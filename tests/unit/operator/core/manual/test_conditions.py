@@ -19,7 +19,7 @@ def test_table_has_every_condition_in_its_order() -> None:
 
 @pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
 def test_row_has_the_normal_status_and_meaning(kind: ConditionKind) -> None:
-    assert f"| `{kind.type}` | {kind.good} | {kind.meaning.rstrip('.')}" in TABLE
+    assert f"| `{kind.type}` | {kind.good_status} | {kind.meaning.rstrip('.')}" in TABLE
 
 
 @pytest.mark.parametrize("reason", sorted(NEXT))

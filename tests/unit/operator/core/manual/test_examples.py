@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.question import read_plan_document
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored

@@ -98,7 +98,7 @@ def test_recorded_termination_without_a_known_time_has_no_time() -> None:
 def test_termination_message_of_a_failed_pod_has_its_phase() -> None:
     known = LastTermination(reason="Evicted", message="In phase Compiling: Evicted.")
     (end,) = pod_ends([view(evicted())], {"a": known})
-    assert end.sentence == known.message
+    assert end.message == known.message
 
 
 def test_failed_pod_without_a_time_is_not_counted() -> None:

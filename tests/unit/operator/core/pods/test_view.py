@@ -60,7 +60,7 @@ def test_workers_of_a_group_are_sorted_by_name() -> None:
 
 def test_group_waits_for_a_pod_without_a_scheduler_decision() -> None:
     found = group(group_pod("a", SCHEDULED), group_pod("a-1"))
-    assert (found.is_scheduled, found.conditions["PodScheduled"].true) == (False, True)
+    assert (found.is_scheduled, found.conditions["PodScheduled"].is_true) == (False, True)
 
 
 def test_leader_of_a_group_of_unknown_size_needs_no_workers() -> None:
@@ -73,7 +73,7 @@ def test_leader_of_a_group_of_unknown_size_needs_no_workers() -> None:
 def test_pod_without_group_name_or_index_is_not_grouped(label: str) -> None:
     leader = group_pod("a", SCHEDULED)
     del leader["metadata"]["labels"][label]
-    assert (group(leader).size, group(leader).ordinal) == (1, None)
+    assert (group(leader).group_size, group(leader).ordinal) == (1, None)
 
 
 def test_pod_without_conditions_waits_for_its_kubelet() -> None:
@@ -92,7 +92,7 @@ def test_fields_omitted_by_kubernetes_are_empty() -> None:
     manifest = pod(conditions=({"type": "Ready", "status": "True"},))
     manifest["status"]["containerStatuses"] = [{"name": CONTAINER}]
     found = view(manifest)
-    assert found.conditions == {"Ready": PodCondition(true=True, reason="", message="", since=None)}
+    assert found.conditions == {"Ready": PodCondition(is_true=True, reason="", message="", since=None)}
     assert found.container == ContainerState(id="", running=False)
 
 
@@ -100,7 +100,7 @@ def test_termination_without_reason_and_code_is_an_error() -> None:
     at = NOW - timedelta(seconds=9)
     found = view(pod(state={"terminated": {"finishedAt": stamp(at)}}))
     assert found.container
-    assert found.container.last_exit == ContainerExit("Error", 0, "", began=None, ended=at)
+    assert found.container.last_exit == ContainerExit("Error", 0, "", began_at=None, ended_at=at)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_termination_without_reason_and_code_is_an_error() -> None:
     [("The report is too large.", "The report is too large."), (None, "Its report could not be read.")],
 )
 def test_unreadable_report_has_its_reason(message: str | None, shown: str) -> None:
-    assert view(pod(), ignored=message).report_ignored == shown
+    assert view(pod(), ignored_reason=message).ignored_reason == shown
 
 
 def test_report_of_a_previous_container_is_marked() -> None:
     found = view(pod(container="c2"), report(), container_id="c1")
-    assert found.report_ignored == "Its report is from a container that no longer runs."
+    assert found.ignored_reason == "Its report is from a container that no longer runs."
 
 
 LATEST = stamp(NOW)
@@ -139,7 +139,7 @@ def test_failed_pod_ended_at_its_latest_recorded_time(status: dict[str, Any]) ->
 def test_failed_pod_without_other_times_ended_at_its_creation() -> None:
     failed = pod(phase="Failed", container=None)
     failed["metadata"]["creationTimestamp"] = LATEST
-    assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node reported no reason.")
+    assert (view(failed).ended_at, view(failed).end_message) == (NOW, "its node reported no reason.")
 
 
 def test_running_pod_has_no_end_despite_creation_time_and_reason() -> None:
@@ -147,7 +147,7 @@ def test_running_pod_has_no_end_despite_creation_time_and_reason() -> None:
     running["metadata"]["creationTimestamp"] = LATEST
     running["status"]["reason"] = "NodeLost"
     found = view(running)
-    assert (found.ended, found.ended_at, found.ended_reason) == (None, None, None)
+    assert (found.end_message, found.ended_at, found.ended_reason) == (None, None, None)
 
 
 def test_failed_pod_without_any_time_has_no_end_time() -> None:

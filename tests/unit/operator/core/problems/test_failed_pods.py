@@ -71,7 +71,7 @@ def test_pods_that_served_or_of_other_revisions_are_not_counted() -> None:
 def test_reason_of_the_container_replaces_a_missing_pod_reason() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(40)}}
     found = view(pod(phase="Failed", state=killed))
-    assert (found.ended, found.ended_at) == (
+    assert (found.end_message, found.ended_at) == (
         "OOMKilled, exit code 137: the kernel killed the container because memory ran out.",
         NOW + timedelta(seconds=40),
     )

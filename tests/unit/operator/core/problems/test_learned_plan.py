@@ -45,7 +45,7 @@ def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] 
     kept = ({mine: plan, "good": stable}).items()
     stored = tuple(Revision(name, 1, {"bucketing": found} if found else {}, {}, "") for name, found in kept)
     before = GaudiInferenceStatus(revision=Revisions(stable="good"))
-    return replace(state_of(inference=inference(rollout={"canary": canary}), stored=stored), before=before)
+    return replace(state_of(inference=inference(rollout={"canary": canary}), stored=stored), previous_status=before)
 
 
 def problem(said: WarmupReport, state: State) -> Problem | None:
@@ -127,7 +127,7 @@ def test_higher_tolerance_fails_less_and_forecast_padding_never(
         (rollout_state(stable=LEARNED, observeSeconds=60), False),
         (rollout_state(plan={"strategy": "Optimal"}, observeSeconds=60), False),
         (rollout_state(plan=None, observeSeconds=60), False),
-        (replace(rollout_state(), before=GaudiInferenceStatus()), False),
+        (replace(rollout_state(), previous_status=GaudiInferenceStatus()), False),
     ],
 )
 def test_only_a_new_observed_learned_plan_is_checked(state: State, judged: bool) -> None:

@@ -27,7 +27,9 @@ def observing(**limits: int | None) -> State:
 
 def test_stable_revision_has_no_observation_limits() -> None:
     met = view(report=report(recompiles_since_ready=11))
-    proven = replace(observing(maxRecompiles=10), before=GaudiInferenceStatus(revision=Revisions(stable=met.revision)))
+    proven = replace(
+        observing(maxRecompiles=10), previous_status=GaudiInferenceStatus(revision=Revisions(stable=met.revision))
+    )
     assert problem_of(met, proven, ROOM) is None
 
 

@@ -122,7 +122,7 @@ def test_quota_used_by_terminating_pods_is_not_a_problem() -> None:
 
 def test_quota_refusal_of_an_upgrade_is_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem_of([], [refused], state_of(), ExpectedRoom(to_come=False, unblock="Free cards.")) == Problem(
+    assert first_problem_of([], [refused], state_of(), ExpectedRoom(to_come=False, remedy="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_PODS}exceeded quota: cards. Free cards."
     )
 

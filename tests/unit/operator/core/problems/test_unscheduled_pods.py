@@ -40,7 +40,7 @@ def test_missing_scheduler_message_is_replaced_by_a_default() -> None:
 
 
 def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
-    assert problem_of(unschedulable(31), state_of(), ExpectedRoom(to_come=False, unblock="Free cards.")) == Problem(
+    assert problem_of(unschedulable(31), state_of(), ExpectedRoom(to_come=False, remedy="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_NODE} Free cards.", since=NOW - timedelta(seconds=31)
     )
 
@@ -67,7 +67,7 @@ def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
             ),
         ),
         (
-            ExpectedRoom(to_come=False, unblock="Free cards."),
+            ExpectedRoom(to_come=False, remedy="Free cards."),
             Problem("UpgradeBlocked", f"{HELD} Free cards.", since=NOW - timedelta(seconds=31)),
         ),
         (ExpectedRoom(to_come=True), None),

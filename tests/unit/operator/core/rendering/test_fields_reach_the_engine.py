@@ -111,7 +111,7 @@ def test_field_changes_the_plan_hash_when_its_knob_decides_buckets(name: str, pa
         runtime_config(inference(**merged(BASE, each))) for each in (ALSO_NEEDED.get(path, {}), override(path))
     )
     changed = plan_hash(before.bucketing, before.limits) != plan_hash(after.bucketing, after.limits)
-    assert changed == (PlanEffect.BUCKETS in knobs()[name].plan)
+    assert changed == (PlanEffect.BUCKETS in knobs()[name].plan_effects)
 
 
 def test_collectives_depend_on_mode_and_parallelism() -> None:

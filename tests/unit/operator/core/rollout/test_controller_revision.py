@@ -78,7 +78,7 @@ def test_newest_revision_comes_first() -> None:
 def test_revision_without_data_is_empty() -> None:
     at = "2026-08-01T11:00:00Z"
     manifest = {"metadata": {**OURS, "creationTimestamp": at}, "revision": 1}
-    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created=at, kept={}),)
+    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created_at=at, stored_data={}),)
 
 
 def test_revision_without_a_number_is_the_oldest() -> None:

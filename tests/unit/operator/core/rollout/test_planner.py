@@ -14,8 +14,8 @@ from gaudi_operator.core.rollout.planner import (
     next_rollout_step,
 )
 
-SURGE = RolloutPolicy(desired=2, max_surge=1, max_unavailable=0)
-IN_PLACE = RolloutPolicy(desired=2, max_surge=0, max_unavailable=1)
+SURGE = RolloutPolicy(replicas=2, max_surge=1, max_unavailable=0)
+IN_PLACE = RolloutPolicy(replicas=2, max_surge=0, max_unavailable=1)
 
 
 def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPodCounts:
@@ -23,7 +23,7 @@ def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, nu
 
 
 def scales(step: RolloutStep) -> dict[str, int]:
-    return {scale.revision: scale.replicas for scale in step.scales}
+    return {scale.revision: scale.replicas for scale in step.changes}
 
 
 def rollout(old: RevisionPodCounts, policy: RolloutPolicy) -> list[tuple[int, int]]:
@@ -47,7 +47,7 @@ def test_surge_of_all_replicas_replaces_all_pods_immediately() -> None:
 
 
 def test_new_pod_is_added_when_an_old_one_is_removed() -> None:
-    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, desired=4))
+    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, replicas=4))
     assert scales(step) == {"new": 2, "old": 3}
 
 
@@ -56,7 +56,7 @@ def test_in_place_removes_an_old_pod_before_adding_one() -> None:
 
 
 def test_single_replica_in_place_is_replaced() -> None:
-    assert rollout(pods("old", 1, 1), replace(IN_PLACE, desired=1)) == [(0, 0), (0, 1)]
+    assert rollout(pods("old", 1, 1), replace(IN_PLACE, replicas=1)) == [(0, 0), (0, 1)]
 
 
 def test_first_revision_starts_all_pods() -> None:
@@ -93,7 +93,7 @@ def test_broken_intermediate_revision_is_removed_immediately() -> None:
 
 
 def test_scale_up_starts_pods_of_the_current_revision() -> None:
-    assert scales(next_rollout_step(pods("new", 2, 2), [], replace(SURGE, desired=4))) == {"new": 4}
+    assert scales(next_rollout_step(pods("new", 2, 2), [], replace(SURGE, replicas=4))) == {"new": 4}
 
 
 def test_scale_down_removes_pods_immediately() -> None:
@@ -111,7 +111,7 @@ def test_scale_down_during_a_rollout_keeps_the_new_minimum() -> None:
 
 
 def test_scale_up_during_a_rollout_starts_only_new_pods() -> None:
-    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=4))
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, replicas=4))
     assert scales(step) == {"new": 3}
 
 
@@ -121,7 +121,7 @@ def test_lower_maximum_removes_unready_new_pods() -> None:
 
 
 def test_first_new_pod_is_alone_during_its_trial() -> None:
-    trial = replace(SURGE, desired=4, max_surge=2, trial=True)
+    trial = replace(SURGE, replicas=4, max_surge=2, trial=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
     assert (
         next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is RolloutProgress.WAITING
@@ -143,12 +143,14 @@ def test_scale_down_continues_during_a_trial() -> None:
 
 def test_new_pod_waits_for_a_terminating_one_without_surge() -> None:
     olds = [pods("old", 1, 1)]
-    assert next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE, ending=1).progress is RolloutProgress.WAITING
+    assert (
+        next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE, ending_pods=1).progress is RolloutProgress.WAITING
+    )
     assert scales(next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
 
 
 def test_new_pod_with_surge_does_not_wait_for_terminating_ones() -> None:
-    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
+    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending_pods=3)) == {"new": 1}
 
 
 def test_unscheduled_pod_is_removed_with_the_surge() -> None:
@@ -185,12 +187,12 @@ def test_paused_rollout_scales_no_revision() -> None:
 
 
 def test_paused_rollout_scales_up_the_serving_revision() -> None:
-    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=5, paused=True))
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, replicas=5, paused=True))
     assert scales(step) == {"old": 4}
 
 
 def test_failed_revision_gets_no_more_pods_while_paused() -> None:
-    held = replace(SURGE, desired=3, paused=True)
+    held = replace(SURGE, replicas=3, paused=True)
     failed = replace(pods("new", 1, number=2), failed=True)
     assert scales(next_rollout_step(failed, [], held)) == {}
     assert scales(next_rollout_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
@@ -198,24 +200,24 @@ def test_failed_revision_gets_no_more_pods_while_paused() -> None:
 
 def test_paused_rollout_adds_no_pods_to_failed_or_new_revisions() -> None:
     failed = replace(pods("old", 2), failed=True)
-    assert scales(next_rollout_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
+    assert scales(next_rollout_step(pods("new", 0, number=2), [failed], replace(SURGE, replicas=3, paused=True))) == {}
 
 
 def test_forbidden_revision_is_only_scaled_down() -> None:
     forbidden = replace(pods("new", 2, 2), forbidden=True)
-    assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=4))) == {}
-    assert scales(next_rollout_step(forbidden, [], replace(SURGE, desired=1))) == {"new": 1}
+    assert scales(next_rollout_step(forbidden, [], replace(SURGE, replicas=4))) == {}
+    assert scales(next_rollout_step(forbidden, [], replace(SURGE, replicas=1))) == {"new": 1}
 
 
 def test_paused_rollout_adds_no_pods_to_a_forbidden_revision() -> None:
     old = replace(pods("old", 2, 2), forbidden=True)
-    paused = replace(SURGE, desired=4, paused=True)
+    paused = replace(SURGE, replicas=4, paused=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [old], paused)) == {}
     assert scales(next_rollout_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
 
 
 def test_paused_rollout_removes_unready_pods_first() -> None:
-    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, desired=2, paused=True))
+    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, replicas=2, paused=True))
     assert scales(step) == {"new": 0}
 
 
@@ -270,7 +272,7 @@ class World:
         return next_rollout_step(counted[-1], olds, replace(self.policy, trial=trial))
 
     def apply(self, step: RolloutStep) -> None:
-        for scale in step.scales:
+        for scale in step.changes:
             self.desired[int(scale.revision)] = scale.replicas
 
     def settle(self) -> None:
@@ -331,7 +333,7 @@ def test_rollout_from_any_state_completes_within_its_limits(world: World, choice
     run(world, choices)
     *olds, newest = [pods for _, pods in sorted(world.revisions.items())]
     assert not any(olds)
-    assert len(newest) == world.policy.desired
+    assert len(newest) == world.policy.replicas
     assert all(pod.ready for pod in newest)
 
 
@@ -374,7 +376,7 @@ def test_pause_removes_no_ready_pod_while_replicas_are_unchanged(world: World) -
     world.policy = replace(world.policy, paused=True)
     if not any(world.revisions[number] for number in sorted(world.revisions)[:-1]):
         return
-    kept = min(world.ready(), world.policy.desired)
+    kept = min(world.ready(), world.policy.replicas)
     for _ in range(10):
         world.apply(world.step())
         world.settle()

@@ -74,7 +74,7 @@ def chosen(
 ) -> tuple[str, bool, str]:
     """Return the revision to run, whether the rollout is paused, and the failure."""
     before = written("old")
-    state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, before=before)
+    state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, previous_status=before)
     choice = choose_revision(state, desired, ExpectedRoom(to_come=False))
     return choice.current.name, choice.on_hold, choice.desired.failure.reason if choice.desired.failure else ""
 
@@ -115,7 +115,7 @@ def test_failed_revision_is_kept_if_the_good_one_was_deleted() -> None:
 def test_reverted_stable_revision_is_not_on_trial() -> None:
     newer = serving("n", "newer")
     before = GaudiInferenceStatus(revision=Revisions(stable="new"))
-    state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), before=before)
+    state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), previous_status=before)
     assert choose_revision(state, NEW, ExpectedRoom(to_come=False)).current.name == "new"
 
 
@@ -124,7 +124,7 @@ def test_rollback_skips_a_forbidden_revision() -> None:
     before = written("old")
     forbidden = {"old": Problem("HostPathNotAllowed", "This installation allows no hostPath.")}
     stored = (NEW, GOOD, OLDER)
-    state = state_of((STALLED, serving_older), stored=stored, before=before, forbidden=forbidden)
+    state = state_of((STALLED, serving_older), stored=stored, previous_status=before, forbidden=forbidden)
     assert choose_revision(state, NEW, ExpectedRoom(to_come=False)).current.name == "older"
 
 
@@ -139,7 +139,7 @@ def test_rollback_is_reported_after_it_is_complete(pods: tuple[PodView, ...], is
         pods,
         inference=inference(replicas=1),
         stored=(FAILED, GOOD),
-        before=before,
+        previous_status=before,
         observed=Observed(resource(), replica_sets=sets, now=NOW),
     )
     assert (plan_rollout(state, FAILED).problem is not None) is is_reported
@@ -148,5 +148,5 @@ def test_rollback_is_reported_after_it_is_complete(pods: tuple[PodView, ...], is
 @pytest.mark.parametrize(("stable", "trial"), [("new", False), ("old", True)])
 def test_stable_revision_is_not_on_trial_again(stable: str, trial: bool) -> None:
     before = GaudiInferenceStatus(revision=Revisions(stable=stable))
-    state = state_of((OLD, warming("n", "new")), stored=(NEW, GOOD), before=before)
+    state = state_of((OLD, warming("n", "new")), stored=(NEW, GOOD), previous_status=before)
     assert plan_rollout(state, NEW).rollout.policy.trial is trial

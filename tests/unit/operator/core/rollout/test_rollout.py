@@ -60,7 +60,7 @@ def rolled_out(
     sets = (new or replica_set("new", counts["new"]), replica_set("old", counts["old"]))
     given = {
         "inference": inference(replicas=2, rollout=rollout or {}),
-        "before": GaudiInferenceStatus(revision=Revisions(stable="old")),
+        "previous_status": GaudiInferenceStatus(revision=Revisions(stable="old")),
         "observed": Observed(resource(), replica_sets=sets, now=NOW),
         "stored": (NEW, OLD),
         **fields,
@@ -90,7 +90,7 @@ def test_upgrade_is_blocked_while_no_old_pod_may_be_removed(
 
 def test_pods_are_replaced_in_place_without_room() -> None:
     found = rolled_out([*OLDS, without_node()], IN_PLACE)
-    assert (found.rollout.in_place is not None, reason(found)) == (True, None)
+    assert (found.rollout.in_place_reason is not None, reason(found)) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_revision_is_marked_as_served_after_its_trial(
 def test_revision_stays_marked_as_served_without_pods() -> None:
     row = RevisionStatus(name="new", number=2, phase=RevisionPhase.KEPT, served=True)
     before = GaudiInferenceStatus(revision=Revisions(stable="old"), revisions=(row,))
-    assert "new" in rolled_out(OLDS, before=before).served_revisions
+    assert "new" in rolled_out(OLDS, previous_status=before).served_revisions
 
 
 def test_terminating_pod_may_free_room() -> None:
     found = rolled_out([*OLDS, ending(), without_node()], IN_PLACE)
-    assert (found.rollout.in_place, reason(found)) == (None, None)
+    assert (found.rollout.in_place_reason, reason(found)) == (None, None)
 
 
 def test_refused_pods_are_a_problem() -> None:

@@ -72,7 +72,7 @@ def driven(release: str) -> WarmupReport:
 def missing() -> str:
     found = forecast_plan(GAPS)
     assert found is not None
-    return found.uncovered.describe_gaps() or ""
+    return found.plan_coverage.describe_gaps() or ""
 
 
 TABLE: list[tuple[str, State, Verdict]] = [

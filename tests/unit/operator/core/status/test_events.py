@@ -101,7 +101,7 @@ ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
     [
         (ONE_OF_MANY, False, ["GateOpened"]),
         (ONE_OF_MANY, True, []),
-        (replace(ONE_OF_MANY, again=True), True, ["GateOpened"]),
+        (replace(ONE_OF_MANY, is_rewrite=True), True, ["GateOpened"]),
         (replace(ONE_OF_MANY, reason="OpenedBelowThreshold"), True, ["GateOpened"]),
         (replace(ONE_OF_MANY, open=False, reason="NotServing"), True, ["GateClosed"]),
     ],

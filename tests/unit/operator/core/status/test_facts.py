@@ -46,7 +46,7 @@ def test_deleted_pod_is_lost_until_another_serves() -> None:
 def test_pod_removed_by_a_rollout_is_not_lost(serve: int, lost: bool) -> None:
     olds = [serving(f"old-{number}", "old") for number in range(serve)]
     before = GaudiInferenceStatus(expected_ready_replicas=2, revision=Revisions(current="new", stable="old"))
-    rolling = state_of([*olds, warming("a")], unavailable=1, before=before)
+    rolling = state_of([*olds, warming("a")], unavailable=1, previous_status=before)
     assert (verdict("Degraded", rolling).status is TRUE) is lost
 
 

@@ -36,7 +36,7 @@ def test_phase_of_a_revision_depends_on_pods_failure_and_stability(
     name: str, pods: list[PodView], failure: Problem | None, stable: str, phase: RevisionPhase
 ) -> None:
     before = GaudiInferenceStatus(revision=Revisions(stable=stable))
-    rows = revision_states(state_of(pods, stored=(revision(name, failure=failure),), before=before))
+    rows = revision_states(state_of(pods, stored=(revision(name, failure=failure),), previous_status=before))
     assert {row.name: row.phase for row in rows}[name] is phase
 
 
@@ -44,9 +44,9 @@ def test_creation_time_alone_causes_no_status_write() -> None:
     row = revision_states(state_of(stored=(revision("new"),)))
     fresh = GaudiInferenceStatus(revisions=row)
     shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
-    assert throttle_status(shown, fresh, Observed({}, status_written=NOW), Deadlines(NOW)) == (shown, None)
+    assert throttle_status(shown, fresh, Observed({}, status_written_at=NOW), Deadlines(NOW)) == (shown, None)
     more = fresh.model_copy(update={"observed_generation": 2})
-    assert throttle_status(shown, more, Observed({}, status_written=NOW), Deadlines(NOW)) == (more, None)
+    assert throttle_status(shown, more, Observed({}, status_written_at=NOW), Deadlines(NOW)) == (more, None)
 
 
 def test_newest_revision_is_first_and_the_oldest_are_omitted() -> None:

@@ -122,11 +122,11 @@ def written(revision: str) -> GaudiInferenceStatus:
 
 
 def test_measured_values_are_kept_until_a_pod_reports() -> None:
-    assert state(state_of([warming("a")], before=written("new"))) == MEASURED
+    assert state(state_of([warming("a")], previous_status=written("new"))) == MEASURED
 
 
 def test_measured_values_of_another_revision_are_removed() -> None:
-    assert state(state_of([warming("a")], before=written("old"))).basis is PlanBasis.COUNTED
+    assert state(state_of([warming("a")], previous_status=written("old"))).basis is PlanBasis.COUNTED
 
 
 def test_plan_of_a_known_card_and_model_is_estimated() -> None:

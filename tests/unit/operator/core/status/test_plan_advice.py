@@ -29,7 +29,7 @@ def before(*pods: PodView) -> GaudiInferenceStatus:
 
 
 def pod_of(*pods: PodView, written: GaudiInferenceStatus | None = None) -> str | None:
-    found = plan_advice(state_of(pods, before=written or GaudiInferenceStatus()))
+    found = plan_advice(state_of(pods, previous_status=written or GaudiInferenceStatus()))
     return found.pod if found else None
 
 

@@ -57,19 +57,19 @@ def test_hit_percentage_is_rounded_down() -> None:
 def test_restarted_operator_keeps_the_written_recipe_status() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache_state(state_of([serving()], inference=SHARED, before=before)) == written
+    assert recipe_cache_state(state_of([serving()], inference=SHARED, previous_status=before)) == written
 
 
 def test_recipe_status_of_another_revision_is_ignored() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="old"), recipe_cache=written)
-    assert state(before=before) == RecipeCacheState(phase="Empty")
+    assert state(previous_status=before) == RecipeCacheState(phase="Empty")
 
 
 def test_recipe_status_is_kept_at_zero_replicas() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache_state(state_of([], inference=SHARED, before=before, desired=0)) == written
+    assert recipe_cache_state(state_of([], inference=SHARED, previous_status=before, desired=0)) == written
 
 
 def test_unusable_recipe_cache_is_reported_as_without_effect() -> None:

@@ -156,7 +156,7 @@ def test_warm_up_end_is_rounded_to_ten_seconds() -> None:
 @pytest.mark.parametrize(("seconds", "eta"), [(100.0, "2026-08-01T12:01:30Z"), (110.0, "2026-08-01T12:01:50Z")])
 def test_warm_up_end_is_updated_only_after_larger_changes(seconds: float, eta: str) -> None:
     before = GaudiInferenceStatus(warmup=WarmupProgress(phase="Compiling", eta="2026-08-01T12:01:30Z"))
-    found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=seconds))], before=before).warmup
+    found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=seconds))], previous_status=before).warmup
     assert found is not None
     assert found.eta == eta
 
@@ -206,7 +206,7 @@ def test_pod_status_has_the_warm_up_progress() -> None:
         ),
         (view(pod(state={"terminated": {"exitCode": 1}})), "Ended", None),
         (view(pod()), "Starting", None),
-        (view(pod(), None, ignored="The report is not JSON."), "Starting", "The report is not JSON."),
+        (view(pod(), None, ignored_reason="The report is not JSON."), "Starting", "The report is not JSON."),
         (
             view(pod(container=None, conditions=(condition("PodScheduled", False, "Unschedulable", "no cards"),))),
             "Unschedulable",
@@ -250,20 +250,20 @@ def test_pod_status_is_kept_until_the_pod_reports() -> None:
         warmup_percent=70,
         recompiles_since_ready=2,
     )
-    (row,) = status([warming("a")], before=GaudiInferenceStatus(pods=(known,))).pods
+    (row,) = status([warming("a")], previous_status=GaudiInferenceStatus(pods=(known,))).pods
     assert row == known
 
 
 def test_pod_status_is_reset_after_the_container_ended() -> None:
     known = PodState(name="a", revision="new", phase="Serving", gate=True, ready=True, warmup_percent=100)
     ended = view(pod("a", revision="new", state={"terminated": {"exitCode": 1}}))
-    (row,) = status([ended], before=GaudiInferenceStatus(pods=(known,))).pods
+    (row,) = status([ended], previous_status=GaudiInferenceStatus(pods=(known,))).pods
     assert (row.warmup_percent, row.phase) == (0, "Ended")
 
 
 def test_status_values_are_kept_while_no_pod_has_reported() -> None:
     before = status([serving("a", said=captured(15, recompiles_since_ready=2))])
-    after = status([serving("a")], before=before)
+    after = status([serving("a")], previous_status=before)
     keys = ("captured_percent", "buckets", "recompiles", "memory")
     assert [getattr(after, key) for key in keys] == [getattr(before, key) for key in keys]
 
@@ -286,7 +286,7 @@ def test_phase_summarizes_pods_and_rollout(pods: list[PodView], step: Any, phase
 
 def test_phase_before_the_container_start_is_not_kept() -> None:
     before = status([view(gated("a.example/quota"))])
-    (row,) = status([view(pod())], before=before).pods
+    (row,) = status([view(pod())], previous_status=before).pods
     assert (row.name, row.phase) == (before.pods[0].name, "Starting")
 
 
@@ -304,11 +304,11 @@ def test_status_change_is_delayed_to_batch_further_changes() -> None:
 
 
 def test_starting_operator_waits_for_the_first_reports() -> None:
-    deadlines, started = Deadlines(NOW), replace(held(), status_written=None)
-    assert throttle_status(EARLIER, FURTHER, started, deadlines, reported=False) == (EARLIER, NOW)
+    deadlines, started = Deadlines(NOW), replace(held(), status_written_at=None)
+    assert throttle_status(EARLIER, FURTHER, started, deadlines, all_reported=False) == (EARLIER, NOW)
     assert deadlines.requeue_after == pytest.approx(FIRST_REPORTS_SECONDS + 0.1)
-    silent = replace(held(FIRST_REPORTS_SECONDS), status_written=None)
-    assert throttle_status(EARLIER, FURTHER, silent, Deadlines(NOW), reported=False) == (FURTHER, None)
+    silent = replace(held(FIRST_REPORTS_SECONDS), status_written_at=None)
+    assert throttle_status(EARLIER, FURTHER, silent, Deadlines(NOW), all_reported=False) == (FURTHER, None)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_change_of_the_ready_condition_is_written_immediately(ready: bool) -> No
 def held(seconds: float | None = None) -> Observed:
     """Return an observed state in which a changed status has waited for `seconds`. If None, no status waits."""
     since = None if seconds is None else NOW - timedelta(seconds=seconds)
-    return Observed({}, status_written=NOW, status_held=since)
+    return Observed({}, status_written_at=NOW, status_held_since=since)
 
 
 def test_unchanged_status_does_not_requeue() -> None:

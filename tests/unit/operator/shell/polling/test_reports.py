@@ -94,7 +94,7 @@ def test_first_report_starts_a_reconcile(pods: Pods, phase: Phase, urgent: bool)
     pods.answers["c1"] = report(phase=phase)
     pods.follow(pod())
     pods.pass_time(1)
-    assert pods.reports.latest["u"].report == report(phase=phase)
+    assert pods.reports.latest_reports["u"].report == report(phase=phase)
     assert pods.woken == [(0.0, urgent)]
 
 
@@ -131,7 +131,7 @@ def test_unchanged_report_is_refreshed_without_a_reconcile(pods: Pods) -> None:
     pods.follow(pod())
     pods.pass_time(2 * WAIT + 1)
     assert len(pods.woken) == 1
-    assert pods.reports.latest["u"].received > moment(WAIT)
+    assert pods.reports.latest_reports["u"].received_at > moment(WAIT)
 
 
 def test_unreachable_pod_keeps_its_last_report(pods: Pods) -> None:
@@ -140,7 +140,7 @@ def test_unreachable_pod_keeps_its_last_report(pods: Pods) -> None:
     pods.pass_time(1)
     pods.answers["c1"] = PodUnreachable("no answer")
     pods.pass_time(60)
-    assert pods.reports.latest["u"].report == report()
+    assert pods.reports.latest_reports["u"].report == report()
     assert len(pods.woken) == 1
 
 
@@ -148,7 +148,7 @@ def test_unreachable_pod_has_a_reason(pods: Pods) -> None:
     pods.answers["c1"] = PodUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(60)
-    assert pods.reports.latest["u"].ignored == "no answer"
+    assert pods.reports.latest_reports["u"].ignored_reason == "no answer"
     assert len(pods.woken) == 1
 
 
@@ -158,8 +158,8 @@ def test_unusable_answer_replaces_the_report(pods: Pods) -> None:
     pods.pass_time(1)
     pods.answers["c1"] = UnusableReport("too large")
     pods.pass_time(1)
-    assert pods.reports.latest["u"].report is None
-    assert pods.reports.latest["u"].ignored == "too large"
+    assert pods.reports.latest_reports["u"].report is None
+    assert pods.reports.latest_reports["u"].ignored_reason == "too large"
 
 
 def test_report_of_another_instance_is_ignored(pods: Pods) -> None:
@@ -168,7 +168,7 @@ def test_report_of_another_instance_is_ignored(pods: Pods) -> None:
     pods.pass_time(1)
     pods.answers["c1"] = report(9, Phase.SERVING, instance="i2")
     pods.pass_time(1)
-    assert pods.reports.latest["u"].report is None
+    assert pods.reports.latest_reports["u"].report is None
 
 
 def test_report_of_a_restarted_container_replaces_the_old_one(pods: Pods) -> None:
@@ -177,7 +177,9 @@ def test_report_of_a_restarted_container_replaces_the_old_one(pods: Pods) -> Non
     pods.pass_time(1)
     pods.follow(pod("c2"))
     pods.pass_time(1)
-    assert pods.reports.latest["u"] == pods.reports.latest["u"].__class__("c2", moment(1), report(instance="i2"))
+    assert pods.reports.latest_reports["u"] == pods.reports.latest_reports["u"].__class__(
+        "c2", moment(1), report(instance="i2")
+    )
 
 
 def test_last_report_is_kept_during_a_restart(pods: Pods) -> None:
@@ -186,7 +188,7 @@ def test_last_report_is_kept_during_a_restart(pods: Pods) -> None:
     pods.pass_time(1)
     pods.follow({**pod("c2"), "status": {}})
     pods.pass_time(1)
-    assert pods.reports.latest["u"].container_id == "c1"
+    assert pods.reports.latest_reports["u"].container_id == "c1"
 
 
 def test_deleted_pod_is_no_longer_polled_and_is_forgotten(pods: Pods) -> None:
@@ -197,7 +199,7 @@ def test_deleted_pod_is_no_longer_polled_and_is_forgotten(pods: Pods) -> None:
     polls = len(pods.polls)
     pods.pass_time(60)
     assert len(pods.polls) == polls
-    assert not pods.reports.latest
+    assert not pods.reports.latest_reports
 
 
 def test_pod_answering_immediately_is_polled_twenty_times_a_second(pods: Pods) -> None:
@@ -258,7 +260,7 @@ def test_report_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
 def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
     """Poll one pod for each phase. The keyword of the argument is the name of the pod's container."""
     clock = Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time)
-    pods.reports = ReportPoller(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, connections=connections)
+    pods.reports = ReportPoller(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, max_polls=connections)
     pods.answers = {name: report(phase=phase) for name, phase in phases.items()}
     pods.follow(*(pod(name, uid=name) for name in phases))
     pods.pass_time(2 * WAIT)
@@ -267,7 +269,7 @@ def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
 def seconds_until_received(pods: Pods, name: str) -> float:
     """Return the seconds until a changed report of a pod is received."""
     pods.answers[name], began = report(2, Phase.FAILED), pods.loop.time()
-    while (pods.reports.latest[name].report or report()).sequence != 2:
+    while (pods.reports.latest_reports[name].report or report()).sequence != 2:
         pods.pass_time(0.25)
     return pods.loop.time() - began
 
@@ -310,7 +312,7 @@ def test_renewal_reads_the_current_report(pods: Pods) -> None:
     pods.pass_time(1)
     pods.answers["c1"] = report(since_progress_seconds=900)
     pods.loop.run_until_complete(pods.reports.renew(KEY))
-    last = pods.reports.latest["u"].report
+    last = pods.reports.latest_reports["u"].report
     assert last
     assert last.since_progress_seconds == 900
 
@@ -321,7 +323,7 @@ def test_renewal_ignores_another_instance(pods: Pods) -> None:
     pods.pass_time(1)
     pods.answers["c1"] = report(instance="i2")
     pods.loop.run_until_complete(pods.reports.renew(KEY))
-    assert pods.reports.latest["u"].report == report()
+    assert pods.reports.latest_reports["u"].report == report()
 
 
 def test_warming_pods_are_counted(pods: Pods) -> None:
@@ -333,6 +335,6 @@ def test_warming_pods_are_counted(pods: Pods) -> None:
 
 def test_warming_pods_are_counted_while_reports_arrive(pods: Pods) -> None:
     def receive(number: int) -> None:
-        pods.reports.latest[str(number)] = PodReport("c", moment(0), report())
+        pods.reports.latest_reports[str(number)] = PodReport("c", moment(0), report())
 
     assert count_during_changes(pods.reports.count_warming_pods, receive) >= INITIAL

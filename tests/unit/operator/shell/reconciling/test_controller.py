@@ -59,9 +59,9 @@ def test_status_write_is_delayed_from_the_first_difference(operator: Operator) -
     held = list[datetime | None]()
 
     def decide(observed: Observed) -> Decision:
-        held.append(observed.status_held)
-        since = observed.status_held or observed.now
-        return Decision((), operator.status, status_held=since if len(held) < 3 else None)
+        held.append(observed.status_held_since)
+        since = observed.status_held_since or observed.now
+        return Decision((), operator.status, status_held_since=since if len(held) < 3 else None)
 
     operator.decide = decide
     operator.observe_objects(operator.resource)
@@ -186,7 +186,7 @@ def test_own_write_observed_before_its_response_starts_no_reconcile(operator: Op
 
     async def deliver_by_watch_first(*request: Any) -> ApiResponse:
         answer = await send(*request)
-        operator.controller.handle_change(json.loads(answer.text))
+        operator.controller.handle_change(json.loads(answer.body))
         return answer
 
     operator.memory.send = deliver_by_watch_first  # type: ignore[method-assign]

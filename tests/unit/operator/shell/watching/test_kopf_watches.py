@@ -25,7 +25,7 @@ def test_idle_time_is_zero_before_the_first_watch() -> None:
 def test_longest_idle_time_is_reported() -> None:
     watching = session()
     now = time.monotonic()
-    watching.tried |= {POD: now - 1000, RESOURCE: now}
+    watching.last_attempts |= {POD: now - 1000, RESOURCE: now}
     assert 1000 <= watching.idle_seconds() < 1010
 
 
@@ -55,7 +55,7 @@ async def test_refused_list_is_not_stored_and_marks_its_kind() -> None:
     watching, taken = listening()
     assert await answered(watching, {"message": "forbidden"}, status=403) == {"message": "forbidden"}
     assert taken == []
-    assert watching.failing == {POD}
+    assert watching.failing_kinds == {POD}
 
 
 async def test_kind_recovers_with_the_next_list(caplog: pytest.LogCaptureFixture) -> None:
@@ -63,7 +63,7 @@ async def test_kind_recovers_with_the_next_list(caplog: pytest.LogCaptureFixture
     await answered(watching, {}, status=403)
     with caplog.at_level(logging.INFO, "gaudi_operator"):
         await answered(watching, {"metadata": {"resourceVersion": "7"}, "items": []})
-    assert watching.failing == set()
+    assert watching.failing_kinds == set()
     assert "pods can be watched again." in caplog.messages
 
 

@@ -80,8 +80,8 @@ def test_snapshot_has_classes_and_reports_of_its_pods() -> None:
 def test_snapshot_has_its_times_and_whether_groups_are_served(served: bool) -> None:
     store, written = store_of(manifest(RESOURCE, "r", 1)), NOW - timedelta(seconds=3)
     store.groups_served = served
-    found = observed(store, status_written=written)
-    assert (found.now, found.status_written, found.groups_served) == (NOW, written, served)
+    found = observed(store, status_written_at=written)
+    assert (found.now, found.status_written_at, found.groups_served) == (NOW, written, served)
     assert uids([found.resource]) == ["r"]
 
 

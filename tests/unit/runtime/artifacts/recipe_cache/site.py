@@ -70,7 +70,7 @@ class Site:
         (source / "recipe").write_bytes(content)
         entry = Entry(self.shared, replace(self.key(), model=name))
         files = hash_files(source, lambda _: False, lambda: None)
-        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, again=False)
+        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, overwrite=False)
         for user in users or (None,):
             mark = self.mark(entry, user)
             mark.touch()

@@ -25,42 +25,46 @@ def entry(name: str, size: int = 10, days: float = 1, *, in_use: bool = False, n
 
 
 def test_recent_entries_stay_while_space_suffices() -> None:
-    assert select_entries_to_remove([entry("a"), entry("b")], room=20, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([entry("a"), entry("b")], max_bytes=20, max_age_seconds=30 * DAY) == []
 
 
 def test_entry_unused_for_too_long_is_removed() -> None:
-    assert select_entries_to_remove([entry("old", days=31), entry("young")], room=100, max_age_seconds=30 * DAY) == [
-        "old"
-    ]
+    assert select_entries_to_remove(
+        [entry("old", days=31), entry("young")], max_bytes=100, max_age_seconds=30 * DAY
+    ) == ["old"]
 
 
 def test_old_entry_in_use_by_a_process_stays() -> None:
-    assert select_entries_to_remove([entry("old", days=31, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([entry("old", days=31, in_use=True)], max_bytes=100, max_age_seconds=30 * DAY) == []
 
 
 def test_least_recently_used_entry_is_removed_first() -> None:
     found = select_entries_to_remove(
-        [entry("a", days=1), entry("c", days=3), entry("b", days=2)], room=10, max_age_seconds=30 * DAY
+        [entry("a", days=1), entry("c", days=3), entry("b", days=2)], max_bytes=10, max_age_seconds=30 * DAY
     )
     assert found == ["c", "b"]
 
 
 def test_unneeded_entry_is_removed_despite_free_space() -> None:
-    assert select_entries_to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
+    assert select_entries_to_remove(
+        [entry("a", needed=False), entry("b")], max_bytes=100, max_age_seconds=30 * DAY
+    ) == ["a"]
 
 
 def test_entry_without_a_revision_stays_while_in_use() -> None:
-    assert select_entries_to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
+    assert (
+        select_entries_to_remove([entry("a", needed=False, in_use=True)], max_bytes=100, max_age_seconds=30 * DAY) == []
+    )
 
 
 def test_unneeded_entry_of_a_recent_start_is_kept() -> None:
     fresh = entry("a", days=SETTLING_SECONDS / DAY, needed=False)
-    assert select_entries_to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
+    assert select_entries_to_remove([fresh], max_bytes=100, max_age_seconds=30 * DAY) == []
 
 
 def test_unneeded_entries_are_removed_before_older_needed_ones() -> None:
     entries = [entry("needed", days=3), entry("not", days=1, needed=False)]
-    assert select_entries_to_remove(entries, room=10, max_age_seconds=30 * DAY) == ["not"]
+    assert select_entries_to_remove(entries, max_bytes=10, max_age_seconds=30 * DAY) == ["not"]
 
 
 @given(ENTRIES, st.integers(0, 400), st.floats(0, 100))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Alive, Entry, hash_files
+from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Entry, Heartbeat, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, EntryUnusable, Manifest
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome
@@ -28,7 +28,7 @@ def alive() -> None:
     pass
 
 
-def killed_at(step: int) -> Alive:
+def killed_at(step: int) -> Heartbeat:
     """Return a function that raises Killed after `step` calls."""
     calls = iter(range(step))
 
@@ -56,17 +56,17 @@ def entry(tmp_path: Path) -> Entry:
 def test_killed_writer_leaves_no_visible_entry(entry: Entry, tmp_path: Path, step: int) -> None:
     manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
-        entry.write(manifest, tmp_path / "disk", killed_at(step), again=False)
+        entry.write(manifest, tmp_path / "disk", killed_at(step), overwrite=False)
     assert entry.read_manifest() is None
 
 
 def test_next_writer_removes_leftovers_of_a_killed_one(entry: Entry, tmp_path: Path) -> None:
     manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
-        entry.write(manifest, tmp_path / "disk", killed_at(1), again=False)
+        entry.write(manifest, tmp_path / "disk", killed_at(1), overwrite=False)
     (entry.folder / "manifest.half").touch()
     (entry.folder / "objects" / "content.half").touch()
-    entry.write(manifest, tmp_path / "disk", alive, again=False)
+    entry.write(manifest, tmp_path / "disk", alive, overwrite=False)
     assert {file.name for file in (entry.folder / "objects").iterdir()} == {
         file.sha256 for file in manifest.files.values()
     }
@@ -77,7 +77,7 @@ def test_copied_files_keep_their_mode(entry: Entry, tmp_path: Path) -> None:
     (tmp_path / "disk" / "code").mkdir(parents=True)
     (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
     manifest = make_recipes(tmp_path / "disk", a="one")
-    entry.write(manifest, tmp_path / "disk", alive, again=False)
+    entry.write(manifest, tmp_path / "disk", alive, overwrite=False)
     entry.copy(manifest.files.items(), tmp_path / "other", alive)
     assert (tmp_path / "other" / "code" / "a").read_text() == "one"
     assert (tmp_path / "other" / "code" / "tool").stat().st_mode & 0o777 == 0o755
@@ -112,12 +112,12 @@ async def test_reader_uses_the_new_entry_if_replaced_while_reading(
 ) -> None:
     before, after = make_recipes(tmp_path / "one", a="one"), make_recipes(tmp_path / "two", a="two")
     entry.folder.parent.mkdir()
-    entry.write(before, tmp_path / "one", alive, again=False)
+    entry.write(before, tmp_path / "one", alive, overwrite=False)
     copy: Callable[..., None] = Entry.copy
 
     def replaced_first(self: Entry, *arguments: object) -> None:
         monkeypatch.setattr(Entry, "copy", copy)
-        entry.write(after, tmp_path / "two", alive, again=False)
+        entry.write(after, tmp_path / "two", alive, overwrite=False)
         entry.remove_unlisted(after)
         copy(self, *arguments)
 

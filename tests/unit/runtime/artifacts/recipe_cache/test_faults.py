@@ -45,7 +45,7 @@ def stop_in_the_middle():
         sys.stdin.read()
 
 with _try_write_lock(shared):
-    Entry(shared, key).write(manifest, disk, stop_in_the_middle, again=False)
+    Entry(shared, key).write(manifest, disk, stop_in_the_middle, overwrite=False)
 """
 
 

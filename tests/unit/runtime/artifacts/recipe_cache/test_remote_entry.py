@@ -34,13 +34,13 @@ def store(tmp_path: Path) -> Iterator[StoreState]:
         (tmp_path / "disk" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "disk" / path).write_bytes(content)
     manifest = Manifest(hash_files(tmp_path / "disk", lambda _: False, alive), NOTHING_KNOWN)
-    Entry(tmp_path / "bucket", KEY).write(manifest, tmp_path / "disk", alive, again=False)
+    Entry(tmp_path / "bucket", KEY).write(manifest, tmp_path / "disk", alive, overwrite=False)
     with store_server(tmp_path / "bucket") as state:
         yield state
 
 
 def remote(store: StoreState, silence_seconds: float = SILENCE_SECONDS, **given: Any) -> RemoteEntry:
-    defaults = {"limit_bytes": 10**6, "seconds": 60.0, "alive": alive, "pauses": (0.0, 0.0)}
+    defaults = {"limit_bytes": 10**6, "seconds": 60.0, "heartbeat": alive, "pauses": (0.0, 0.0)}
     return RemoteEntry(HttpStore(store.url, silence_seconds=silence_seconds), KEY, **{**defaults, **given})
 
 
@@ -191,7 +191,7 @@ def test_object_larger_than_its_size_in_the_manifest_is_refused(store: StoreStat
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
     manifest = Manifest(hash_files(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)
-    Entry(store.folder, KEY).write(manifest, tmp_path / "large", alive, again=False)
+    Entry(store.folder, KEY).write(manifest, tmp_path / "large", alive, overwrite=False)
     store.endless = True
     with pytest.raises(EntryUnusable, match="is larger than"):
         read_and_copy(remote(store, limit_bytes=10**7), tmp_path / "target")
@@ -205,6 +205,6 @@ def test_stop_ends_a_running_download(store: StoreState, tmp_path: Path) -> None
     def stop() -> None:
         raise Stopped
 
-    entry = remote(store, alive=stop)
+    entry = remote(store, heartbeat=stop)
     with pytest.raises(Stopped):
         entry.copy(manifest.files.items(), tmp_path / "target", stop)

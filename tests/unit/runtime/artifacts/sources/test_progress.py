@@ -17,7 +17,7 @@ def test_progress_is_reported_for_every_thousandth_of_the_bytes() -> None:
 def test_no_progress_is_reported_before_the_total_is_known() -> None:
     reports: list[FetchProgress] = []
     progress = Progress(reports.append, lambda: None)
-    assert progress.done == 0
+    assert progress.done_bytes == 0
     progress.add(1)
     assert reports == []
 

@@ -37,7 +37,7 @@ def test_dtype_field_is_read_if_torch_dtype_is_missing() -> None:
 def test_disabled_sliding_window_is_none() -> None:
     qwen = known_models()["qwen/qwen2.5-7b"]["config"]
     shape = read_config({**qwen, "sliding_window": 131_072, "use_sliding_window": False})
-    assert shape.layers[0].attention.window is None  # type: ignore[union-attr]
+    assert shape.layers[0].attention.sliding_window is None  # type: ignore[union-attr]
 
 
 NO_COUNT = "but must be a whole number from 1 to"
@@ -122,15 +122,15 @@ def test_missing_vision_dimensions_have_the_defaults_of_their_class() -> None:
     [
         (
             {"quant_method": "gptq", "bits": 4, "group_size": 128},
-            Quantization(QuantizationMethod.GPTQ, 4, group=128, zero_points=True, group_index=True),
+            Quantization(QuantizationMethod.GPTQ, 4, group_size=128, zero_points=True, group_index=True),
         ),
         (
             {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True},
-            Quantization(QuantizationMethod.AWQ, 4, group=64, zero_points=True),
+            Quantization(QuantizationMethod.AWQ, 4, group_size=64, zero_points=True),
         ),
         (
             {"quant_method": "fp8", "weight_block_size": [128, 128]},
-            Quantization(QuantizationMethod.FP8, 8, block=128),
+            Quantization(QuantizationMethod.FP8, 8, block_edge=128),
         ),
         (
             {

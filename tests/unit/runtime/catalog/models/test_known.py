@@ -73,12 +73,12 @@ def test_repository_that_is_not_in_the_table_has_no_shape() -> None:
 
 
 def test_gemma_3_has_full_attention_in_every_sixth_layer() -> None:
-    windows = [layer.attention.window for layer in shape_of("google/gemma-3-4b-it").layers[:12]]  # type: ignore[union-attr]
+    windows = [layer.attention.sliding_window for layer in shape_of("google/gemma-3-4b-it").layers[:12]]  # type: ignore[union-attr]
     assert windows == ([1024] * 5 + [None]) * 2
 
 
 def test_gemma_2_has_full_attention_in_every_other_layer() -> None:
-    windows = [layer.attention.window for layer in shape_of("google/gemma-2-2b").layers[:4]]  # type: ignore[union-attr]
+    windows = [layer.attention.sliding_window for layer in shape_of("google/gemma-2-2b").layers[:4]]  # type: ignore[union-attr]
     assert windows == [4096, None, 4096, None]
 
 

@@ -31,11 +31,11 @@ def spread(
 
 
 def weights(shape: ModelShape, how: Spread) -> int:
-    return max(stage.weights for stage in stage_memory(shape, how, 128))
+    return max(stage.weight_bytes for stage in stage_memory(shape, how, 128))
 
 
 def block(shape: ModelShape, tensor: int) -> int:
-    return stage_memory(shape, spread(tensor), 128)[0].block
+    return stage_memory(shape, spread(tensor), 128)[0].block_bytes
 
 
 def test_seed_000_llama_3_1_8b_weighs_14_97_gib() -> None:
@@ -43,7 +43,7 @@ def test_seed_000_llama_3_1_8b_weighs_14_97_gib() -> None:
 
 
 def test_seed_000_profile_run_of_4096_tokens_takes_504_mib() -> None:
-    assert workspace_bytes(LLAMA, 4096, 4, tensor=1, dtype_bytes=2) / MIB == pytest.approx(504, rel=0.02)
+    assert workspace_bytes(LLAMA, 4096, 4, ranks=1, dtype_bytes=2) / MIB == pytest.approx(504, rel=0.02)
 
 
 def test_seed_000_block_of_llama_3_1_8b_takes_16_mib() -> None:
@@ -69,7 +69,7 @@ def test_latent_vector_is_replicated_on_every_card() -> None:
 
 
 def test_fp8_block_takes_half_the_bytes_of_bfloat16() -> None:
-    assert stage_memory(LLAMA, Spread(1, 1, 2, 1), 128)[0].block == 8 * MIB
+    assert stage_memory(LLAMA, Spread(1, 1, 2, 1), 128)[0].block_bytes == 8 * MIB
 
 
 def test_two_cards_divide_all_weights_except_norms() -> None:
@@ -127,8 +127,8 @@ def test_remaining_layers_are_added_before_the_last_stage() -> None:
 def test_tied_embeddings_are_on_the_first_and_on_last_stage() -> None:
     tied = shape_of("meta-llama/Llama-3.2-1B")
     first, last = stage_memory(tied, spread(pipeline=2), 128)
-    assert last.weights - first.weights == 2048 * 2
-    assert first.weights + last.weights - weights(tied, spread()) == 128_256 * 2048 * 2
+    assert last.weight_bytes - first.weight_bytes == 2048 * 2
+    assert first.weight_bytes + last.weight_bytes - weights(tied, spread()) == 128_256 * 2048 * 2
 
 
 def test_heads_that_cannot_be_divided_are_refused() -> None:
@@ -159,6 +159,6 @@ def test_cards_together_have_at_least_the_whole_model(
     shape, how = shape_of(repository), spread(tensor, pipeline, method)
     assume(not any(layer.attention.heads % tensor for layer in shape.layers))
     parts, whole = stage_memory(shape, how, 128), stage_memory(shape, spread(method=method), 128)[0]
-    assert tensor * sum(stage.weights for stage in parts) >= whole.weights
-    assert all(0 < stage.weights <= whole.weights for stage in parts)
-    assert tensor * sum(stage.block for stage in parts) >= whole.block
+    assert tensor * sum(stage.weight_bytes for stage in parts) >= whole.weight_bytes
+    assert all(0 < stage.weight_bytes <= whole.weight_bytes for stage in parts)
+    assert tensor * sum(stage.block_bytes for stage in parts) >= whole.block_bytes

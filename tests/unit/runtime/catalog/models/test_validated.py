@@ -20,8 +20,8 @@ def test_each_model_is_listed_once_per_card() -> None:
 @pytest.mark.parametrize("row", validated_models(), ids=lambda row: f"{row.model}-{row.card}")
 def test_row_has_only_known_cards_datatypes_sources_and_settings(row: ValidatedModel) -> None:
     assert row.card in CARDS
-    assert set(row.tensor) <= {1, 2, 4, 8}
-    assert row.tensor
+    assert set(row.tensor_sizes) <= {1, 2, 4, 8}
+    assert row.tensor_sizes
     assert set(row.datatypes) <= {"bf16", "fp16", "fp8", "int4"}
     assert set(row.sources) <= {"plugin", "002", "003"}
     assert row.sources
@@ -44,7 +44,7 @@ def test_unlisted_model_has_no_row(name: str) -> None:
 def test_list_of_the_plugin_replaces_older_lists() -> None:
     """Earlier lists state four cards and Gaudi 2 for this model."""
     (row,) = validations_by_card("Qwen/Qwen2.5-VL-7B-Instruct").values()
-    assert (row.card, row.tensor, row.is_in_plugin_list) == ("gaudi3", (1,), True)
+    assert (row.card, row.tensor_sizes, row.is_in_plugin_list) == ("gaudi3", (1,), True)
 
 
 @pytest.mark.parametrize(

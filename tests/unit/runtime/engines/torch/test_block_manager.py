@@ -28,9 +28,9 @@ class Ownership(RuleBasedStateMachine):
         index = data.draw(st.integers(0, len(self.owned) - 1))
         self.manager.release(self.owned.pop(index))
 
-    @rule(threshold=st.integers(0, 4), most=st.integers(1, 4))
-    def compact(self, threshold: int, most: int) -> None:
-        moves = self.manager.compact(threshold, most)
+    @rule(threshold=st.integers(0, 4), max_moves=st.integers(1, 4))
+    def compact(self, threshold: int, max_moves: int) -> None:
+        moves = self.manager.compact(threshold, max_moves)
         assert not set(moves) & set(moves.values())
         assert all(new < old for old, new in moves.items())
         self.owned = [[moves.get(block, block) for block in blocks] for blocks in self.owned]
@@ -39,7 +39,7 @@ class Ownership(RuleBasedStateMachine):
     def every_block_has_one_owner_or_none(self) -> None:
         owned = [block for blocks in self.owned for block in blocks]
         assert len(owned) == len(set(owned)) == self.manager.used_count
-        assert self.manager.used_count + self.manager.free_count == self.manager.total == BLOCKS - 1
+        assert self.manager.used_count + self.manager.free_count == self.manager.total_count == BLOCKS - 1
         assert BLOCKS - 1 not in owned
         assert self.manager.highest_used_block == max(owned, default=-1)
 
@@ -71,5 +71,5 @@ def test_compact_below_the_threshold_moves_no_block() -> None:
     manager = BlockManager(8)
     low, _ = manager.allocate(3), manager.allocate(1)
     manager.release(low)
-    assert manager.compact(threshold=2, most=8) == {}
-    assert manager.compact(threshold=1, most=8) == {3: 0}
+    assert manager.compact(threshold=2, max_moves=8) == {}
+    assert manager.compact(threshold=1, max_moves=8) == {3: 0}

@@ -31,9 +31,9 @@ def sequence(prompt: int, answer: int = 1) -> Sequence:
 
 def finish(scheduler: Scheduler, batch: Batch) -> None:
     """Apply a forward as the engine does: sampling sequences get one token, and finished sequences are removed."""
-    for work in batch.works:
-        work.sequence.computed = work.start + len(work.tokens)
-        if work.samples:
+    for work in batch.rows:
+        work.sequence.computed_count = work.start + len(work.tokens)
+        if work.is_sampled:
             work.sequence.tokens.append(7)
         if work.sequence.generated_count == work.sequence.sampling.max_tokens:
             scheduler.remove(work.sequence)
@@ -47,11 +47,11 @@ def run(scheduler: Scheduler) -> Iterator[Batch]:
 
 def check(batch: Batch, limits: Limits) -> None:
     """Check that the batch respects the limits and its shape, and that each row's blocks have slots for its tokens."""
-    blocks = [block for work in batch.works for block in work.blocks]
+    blocks = [block for work in batch.rows for block in work.blocks]
     assert len(blocks) == len(set(blocks))
-    assert batch.shape.batch_size == len(batch.works) <= limits.max_num_seqs
-    assert batch.shape.query_len == max(len(work.tokens) for work in batch.works)
-    for work in batch.works:
+    assert batch.shape.batch_size == len(batch.rows) <= limits.max_num_seqs
+    assert batch.shape.query_len == max(len(work.tokens) for work in batch.rows)
+    for work in batch.rows:
         assert (work.start + len(work.tokens)) <= len(work.blocks) * limits.block_size
         assert work.tokens == tuple(work.sequence.tokens[work.start : work.start + len(work.tokens)])
     if batch.phase is BucketPhase.PROMPT:
@@ -75,7 +75,7 @@ def test_all_sequences_finish_in_batches_within_the_limits(sizes: list[tuple[int
         scheduler.add(one)
     for batch in run(scheduler):
         check(batch, limits)
-        scheduler.compact(threshold=2, most=4)
+        scheduler.compact(threshold=2, max_moves=4)
     assert [one.generated_count for one in sequences] == [answer for _, answer in sizes]
     assert scheduler.blocks.used_count == 0
 
@@ -115,7 +115,7 @@ def test_long_prompt_is_split_into_batches_with_context() -> None:
     scheduler.add(sequence(35))
     batches = list(run(scheduler))
     assert [batch.shape for batch in batches] == [Bucket(1, 16, 0), Bucket(1, 16, 4), Bucket(1, 3, 8)]
-    assert [batch.works[0].samples for batch in batches] == [False, False, True]
+    assert [batch.rows[0].is_sampled for batch in batches] == [False, False, True]
 
 
 def test_youngest_sequence_is_preempted() -> None:
@@ -125,7 +125,7 @@ def test_youngest_sequence_is_preempted() -> None:
     scheduler.add(young)
     preempted = [batch for batch in run(scheduler) if young in scheduler.waiting and young.generated_count]
     assert preempted
-    assert all(work.sequence is old for batch in preempted for work in batch.works)
+    assert all(work.sequence is old for batch in preempted for work in batch.rows)
     assert (old.generated_count, young.generated_count) == (16, 16)
 
 

@@ -22,14 +22,14 @@ from tests.unit.runtime.engines.torch.conftest import Reference
 from tests.unit.runtime.engines.torch.engines import EAGER, answers, collect, greedy, prompt_of, start, torch_config
 
 GEOMETRY = Geometry(
-    layers=2,
-    hidden=16,
-    vocabulary=64,
+    layer_count=2,
+    hidden_size=16,
+    vocabulary_size=64,
     kv_heads=2,
     head_dim=8,
     block_size=4,
     dtype=torch.bfloat16,
-    contiguous=False,
+    contiguous_attention=False,
 )
 PROMPT = BucketPhase.PROMPT
 BUCKET = Bucket(1, 32, 0)

@@ -12,7 +12,7 @@ from tests.unit.runtime.engines.vllm.configs import BLOCK, GIB, MIB, PARAMETERS,
 def test_memory_after_weights_is_split_and_filled_with_blocks(tmp_path: Path) -> None:
     memory = forecast_cpu_memory(cpu_config(checkpoint(tmp_path), limits={"maxNumSeqs": 4096}))
     assert memory.split.free == 4 * GIB - 2 * PARAMETERS
-    assert (memory.total, memory.block_bytes) == (4 * GIB, BLOCK)
+    assert (memory.total_bytes, memory.block_bytes) == (4 * GIB, BLOCK)
     assert memory.blocks == memory.split.kv_cache // BLOCK
 
 
@@ -25,7 +25,7 @@ def test_two_cards_share_weights_and_cache(tmp_path: Path) -> None:
 
 def test_float32_doubles_the_bytes_of_weights_and_blocks(tmp_path: Path) -> None:
     memory = forecast_cpu_memory(cpu_config(checkpoint(tmp_path), model={"dtype": "float32"}))
-    assert (memory.total - memory.split.free, memory.block_bytes) == (4 * PARAMETERS, 2 * BLOCK)
+    assert (memory.total_bytes - memory.split.free, memory.block_bytes) == (4 * PARAMETERS, 2 * BLOCK)
 
 
 def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -> None:

@@ -105,7 +105,11 @@ async def start_engine_on(
     monkeypatch.setattr(adapter, "import_server", lambda: None)
     # Replace end_children(), because it would also end child processes that other tests have started.
     monkeypatch.setattr(adapter, "end_children", lambda: None)
-    loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
+    loop, board, pace = (
+        asyncio.get_running_loop(),
+        ReportBoard("0" * 64),
+        Pace(poll_interval=0.01, check_interval=0.5, hang_timeout=30),
+    )
     begun = await asyncio.to_thread(
         start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
     )

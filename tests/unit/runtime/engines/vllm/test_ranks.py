@@ -17,7 +17,7 @@ LONG = 60.0
 
 
 def call_verb(engine: FakeVllm) -> Ranks:
-    return Ranks(engine, asyncio.get_running_loop(), look_seconds=0.01)
+    return Ranks(engine, asyncio.get_running_loop(), poll_seconds=0.01)
 
 
 async def from_thread(engine: FakeVllm, verb: str, *arguments: Any, deadline: float = LONG) -> list[Any]:

@@ -57,6 +57,6 @@ def test_start_ends_if_another_pod_failed(monkeypatch: pytest.MonkeyPatch) -> No
         raise RankFailed("ModelNotFound", "Rank 1: /models is empty.")
 
     with pytest.raises(RankFailed, match="/models is empty"):
-        launch((), vllm_config(), lambda parsed: never.wait(), lambda: None, failed, look_seconds=0.01)
+        launch((), vllm_config(), lambda parsed: never.wait(), lambda: None, failed, poll_seconds=0.01)
     never.set()
     assert ended

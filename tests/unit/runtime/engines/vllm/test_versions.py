@@ -20,11 +20,11 @@ EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
 def installed_on_card(vllm: str, plugin: str) -> InstalledReleases:
-    return InstalledReleases(vllm, plugin, cards=True)
+    return InstalledReleases(vllm, plugin, uses_cards=True)
 
 
 def installed_on_cpu(vllm: str) -> InstalledReleases:
-    return InstalledReleases(vllm, "", cards=False)
+    return InstalledReleases(vllm, "", uses_cards=False)
 
 
 def refusal_of(found: InstalledReleases) -> str:
@@ -46,8 +46,8 @@ def test_build_of_a_supported_release_is_accepted(built: str) -> None:
 
 def test_pair_is_found_by_its_package_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_installed(monkeypatch, tmp_path, vllm="0.30.0+empty", vllm_gaudi="0.30.0")
-    assert read_installed_releases(cards=True) == installed_on_card("0.30.0+empty", "0.30.0")
-    check_release(read_installed_releases(cards=True), {})
+    assert read_installed_releases(uses_cards=True) == installed_on_card("0.30.0+empty", "0.30.0")
+    check_release(read_installed_releases(uses_cards=True), {})
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,10 @@ async def watch_until_lost(
     note: ErrorNote | None = None,
 ) -> str:
     """Watch an engine until it is lost, and return the message. The test fails if the watch never ends."""
-    ranks, pace = Ranks(engine, asyncio.get_running_loop(), note=note), Pace(ask=0.01, look=0.01, hang=0.1)
+    ranks, pace = (
+        Ranks(engine, asyncio.get_running_loop(), note=note),
+        Pace(poll_interval=0.01, check_interval=0.01, hang_timeout=0.1),
+    )
     watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
     return str(await asyncio.wait_for(watching.wait_until_lost(), LONG))
 

@@ -14,7 +14,7 @@ from tests.unit.runtime.serving import Served, served
 
 async def test_time_to_first_token_is_from_arrival_to_first_tokens(api: Served) -> None:
     registry, seconds = CollectorRegistry(), iter([10.0, 12.5])
-    choices = [Choice(0, [97, 98], SamplingParams(max_tokens=2), echo="ab")]
+    choices = [Choice(0, [97, 98], SamplingParams(max_tokens=2), echo_text="ab")]
     generation = Generation(
         cast("TokenEngine", api.engine), choices, Usage(2), RequestMetrics(registry), lambda: next(seconds)
     )

@@ -39,7 +39,7 @@ def image(data: str, kind: str = "image/png") -> dict[str, Any]:
 
 def refusal_of(document: Any, most: int = MOST, path: str = CHAT) -> bool:
     try:
-        check_body(path, json.dumps(document).encode(), pixels=most)
+        check_body(path, json.dumps(document).encode(), max_pixels=most)
     except InvalidRequest:
         return True
     return False

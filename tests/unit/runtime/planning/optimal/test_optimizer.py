@@ -96,7 +96,7 @@ def test_rung_without_savings_is_not_added() -> None:
     The budget is too small for all rungs of the first ladder.
     """
     found = fitted([graphs([9, 9, 9, 9]), graphs([0, 5])], 4).selection
-    assert [len(kept.rungs) for kept in found.ladders] == [3, 1]
+    assert [len(kept.positions) for kept in found.ladders] == [3, 1]
 
 
 def test_remaining_budget_is_not_spent_without_savings() -> None:

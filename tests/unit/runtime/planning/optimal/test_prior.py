@@ -110,7 +110,7 @@ def test_prior_has_a_tenth_of_the_compute_of_learned_traffic(phase: BucketPhase)
 
 @pytest.mark.parametrize("phase", list(BucketPhase))
 def test_prior_may_be_padded_1_25_times_like_exponential(phase: BucketPhase) -> None:
-    assert {kind.most for kind in unobserved(phase)} == {1.25}
+    assert {kind.max_ratio for kind in unobserved(phase)} == {1.25}
 
 
 def test_sizes_are_evenly_spaced_and_end_with_the_maximum() -> None:

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.optimal.cost import make_roofline
 
-BF16 = Spread(tensor=1, pipeline=1, dtype_bytes=2, kv_dtype_bytes=2)
+BF16 = Spread(tensor_ranks=1, pipeline_stages=1, dtype_bytes=2, kv_dtype_bytes=2)
 GAUDI2 = card_named("gaudi2")
 
 

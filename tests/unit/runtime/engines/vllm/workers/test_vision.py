@@ -84,7 +84,7 @@ def test_model_without_a_tower_has_no_vision() -> None:
 )
 def test_tower_is_warmed_compile_only_under_torch_compile(lazy: bool, for_real: bool, logged: str) -> None:
     card = Card(lazy=lazy)
-    verbs, _ = verbs_with_images(card, vision_for_real=for_real)
+    verbs, _ = verbs_with_images(card, run_vision=for_real)
     planned(verbs)
     outcome = plain(verbs.warm_vision(*BUCKETS[1]))
     assert card.log[1:] == [logged]

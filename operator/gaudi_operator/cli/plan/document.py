@@ -39,16 +39,16 @@ WANTED = f"a {KIND}, a RuntimeConfig or the limits of a model"
 Document = dict[str, Any]
 
 
-def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
-    """Read a UTF-8 file of at most `limit` bytes and return its text; "-" is standard input.
+def read_text(file: Path, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
+    """Read a UTF-8 file of at most `max_bytes` bytes and return its text; "-" is standard input.
 
     Raises ConfigError if the file cannot be read, is too large or is not UTF-8.
     """
     if str(file) == "-":
-        return _read_bounded(sys.stdin.buffer, "standard input", limit)
+        return _read_bounded(sys.stdin.buffer, "standard input", max_bytes)
     try:
         with file.open("rb") as stream:
-            return _read_bounded(stream, str(file), limit)
+            return _read_bounded(stream, str(file), max_bytes)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -58,14 +58,14 @@ def parse_document(text: str, name: str | None = None) -> Document:
 
     Raises ConfigError if no document or more than one matches, or if the text contains no mapping.
     """
-    documents = [each for document in _parse_documents(text) for each in _unpack_list(document)]
-    found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _document_name(each))]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(safe_excerpt(str(_document_name(each))) for each in found[:MOST_NAMES])
-        names += f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
-        raise ConfigError(f"the file has {len(found)} documents ({names}). Choose one with --name")
+    documents = [item for document in _parse_documents(text) for item in _unpack_list(document)]
+    matches = [item for item in documents if item.get("kind", KIND) == KIND and name in (None, _document_name(item))]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(safe_excerpt(str(_document_name(document))) for document in matches[:MOST_NAMES])
+        names += f" and {len(matches) - MOST_NAMES} more" if len(matches) > MOST_NAMES else ""
+        raise ConfigError(f"the file has {len(matches)} documents ({names}). Choose one with --name")
     if name is not None:
         raise ConfigError(f"there is no {KIND} called {safe_excerpt(name)} in the document")
     if documents:
@@ -73,17 +73,17 @@ def parse_document(text: str, name: str | None = None) -> Document:
     raise ConfigError(f"the document is {'not a mapping' if text.strip() else 'empty'}; give {WANTED}")
 
 
-def _read_bounded(stream: BinaryIO, name: str, limit: int) -> str:
+def _read_bounded(stream: BinaryIO, source_name: str, max_bytes: int) -> str:
     # Read at most one byte more than the limit. The additional byte shows that a file is too large, even if the file is
     # an endless device or pipe.
-    data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise ConfigError(f"{name} is larger than {limit} bytes")
+    data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ConfigError(f"{source_name} is larger than {max_bytes} bytes")
     try:
         # The codec "utf-8-sig" skips a byte order mark, which some editors write.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise ConfigError(f"{source_name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def _parse_documents(text: str) -> list[object]:
@@ -132,44 +132,44 @@ class EstimatedBlocks(NamedTuple):
 class PlanDocument:
     """The document to plan for: a bucket policy and limits, and everything else in the document.
 
-    `kv_blocks` is None if no device was measured. `estimated` is None if the number of blocks cannot be estimated.
-    `config` is None if the document contains only limits. `inference` is None unless the document is a GaudiInference.
-    `manifest_warnings` are about fields or rules of this GaudiInference that the plan does not consider. `measured` is
-    the plan in the status of the GaudiInference if a pod measured the plan with this spec.
+    `kv_blocks` is None if no device was measured. `estimated_blocks` is None if the number of blocks cannot be
+    estimated. `config` is None if the document contains only limits. `inference` is None unless the document is a
+    GaudiInference. `manifest_warnings` are about fields or rules of this GaudiInference that the plan does not
+    consider. `measured_plan` is the plan in the status of the GaudiInference if a pod measured the plan with this spec.
     """
 
     policy: BucketPolicy
     limits: Limits
     kv_blocks: int | None = None
-    estimated: EstimatedBlocks | None = None
+    estimated_blocks: EstimatedBlocks | None = None
     release: Literal["current", "1.22"] = "current"
     config: "RuntimeConfig | None" = None
     inference: "Inference | None" = None
     manifest_warnings: tuple[str, ...] = ()
-    measured: "PlanState | None" = None
+    measured_plan: "PlanState | None" = None
 
     @property
     def blocks(self) -> int:
         """The KV blocks to plan for: the given number, or the estimate, or enough for `max_num_seqs` full sequences."""
         if self.kv_blocks:
             return self.kv_blocks
-        if self.estimated:
-            return self.estimated.blocks
+        if self.estimated_blocks:
+            return self.estimated_blocks.blocks
         return -(-self.limits.max_model_len // self.limits.block_size) * self.limits.max_num_seqs
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings about assumptions, about settings that the engine ignores, and about settings without effect."""
-        unplanned = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
-        ignored = ignored_settings(self.policy, self.limits) if unplanned else ()
-        unread: Iterable[str] = ()
+        planner_unused = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
+        setting_warnings = ignored_settings(self.policy, self.limits) if planner_unused else ()
+        knob_warnings: Iterable[str] = ()
         if self.config is not None:
             # Import the knob table here, because a document that contains only limits does not need it.
             from gaudi_runtime.knobs.check import ignored_knobs
 
-            unread = ignored_knobs(self.config)
-        blocks = [] if self.kv_blocks else [self._blocks_warning()]
-        return (*blocks, *self.manifest_warnings, *unread, *ignored)
+            knob_warnings = ignored_knobs(self.config)
+        block_warnings = [] if self.kv_blocks else [self._blocks_warning()]
+        return (*block_warnings, *self.manifest_warnings, *knob_warnings, *setting_warnings)
 
     def plan(self) -> BucketPlan:
         """Return the bucket plan of a server with this policy. Raises RuntimeStartError or a subclass."""
@@ -194,15 +194,15 @@ class PlanDocument:
 
             variables = plain_variables(self.inference.spec)
         config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
-        if why := why_attention_impossible(plan.prompt, config, fused_attention(config, variables)):
-            yield why
+        if reason := why_attention_impossible(plan.prompt, config, fused_attention(config, variables)):
+            yield reason
 
     def _blocks_warning(self) -> str:
-        said = "assumed, enough for maxNumSeqs full sequences"
-        if self.estimated:
-            said = f"estimated from {self.estimated.source}"
+        basis = "assumed, enough for maxNumSeqs full sequences"
+        if self.estimated_blocks:
+            basis = f"estimated from {self.estimated_blocks.source}"
         return (
-            f"{self.blocks} KV blocks are {said}. The number of the device is known after its memory split. Set "
+            f"{self.blocks} KV blocks are {basis}. The number of the device is known after its memory split. Set "
             "it with --kv-blocks"
         )
 
@@ -237,24 +237,24 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
     inference, warnings = read_stored_manifest(document) if stored else read_manifest(document)
-    if unread := referenced_texts(document):
+    if references := referenced_texts(document):
         raise ConfigError(
-            f"spec.bucketing names ConfigMap {unread[0].name}, which exists only in a cluster. Use --from-cluster "
+            f"spec.bucketing names ConfigMap {references[0].name}, which exists only in a cluster. Use --from-cluster "
             "NAME, or write the text of the ConfigMap into the document"
         )
-    wrong = why_settings_are_wrong(inference)
-    if wrong:
-        raise ConfigError(wrong.removesuffix("."))
-    config, found = runtime_config(inference), forecast_plan(inference)
-    estimate = found.estimate if found else None
+    reason = why_settings_are_wrong(inference)
+    if reason:
+        raise ConfigError(reason.removesuffix("."))
+    config, forecast = runtime_config(inference), forecast_plan(inference)
+    estimate = forecast.estimate if forecast else None
     return PlanDocument(
         config.bucketing,
         config.limits,
-        estimated=EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None,
+        estimated_blocks=EstimatedBlocks(forecast.kv_blocks, estimate.source) if forecast and estimate else None,
         config=config,
         inference=inference,
         manifest_warnings=warnings,
-        measured=_measured_plan(document) if stored else None,
+        measured_plan=_measured_plan(document) if stored else None,
     )
 
 
@@ -273,12 +273,14 @@ def _from_runtime_config(document: Document) -> PlanDocument:
     from gaudi_runtime.knobs.render import why_settings_invalid
 
     config = RuntimeConfig.model_validate(document)
-    wrong = why_settings_invalid(config.engine)
-    if wrong:
-        raise ConfigError(wrong)
+    reason = why_settings_invalid(config.engine)
+    if reason:
+        raise ConfigError(reason)
     return PlanDocument(config.bucketing, config.limits, config=config)
 
 
 def _from_bare_limits(document: Document) -> PlanDocument:
-    bare = read_bare_limits(document)
-    return PlanDocument(bare.policy, bare.limits, kv_blocks=bare.num_blocks, release=bare.release)
+    bare_limits = read_bare_limits(document)
+    return PlanDocument(
+        bare_limits.policy, bare_limits.limits, kv_blocks=bare_limits.num_blocks, release=bare_limits.release
+    )
