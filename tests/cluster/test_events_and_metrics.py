@@ -1,4 +1,4 @@
-"""Events, probes and metrics of the operator."""
+"""Events, metrics, and probes of the operator: a missing permission fails readiness and is named."""
 
 import json
 from functools import partial

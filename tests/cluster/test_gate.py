@@ -1,7 +1,4 @@
-"""The readiness gate of a running pod.
-
-It opens at the thresholds, closes below them, and keeps its state in outages.
-"""
+"""The readiness gate of a running pod: opens at the thresholds, closes below them, and stays without an operator."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Gaps of a plan, compared with a scan of every admissible shape, and the known gaps by name."""
+"""Gaps of a plan, compared with a scan of every admissible shape, and plans by tokens, which have no gaps."""
 
 from itertools import product
 from math import ceil

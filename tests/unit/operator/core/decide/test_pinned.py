@@ -1,4 +1,4 @@
-"""spec.rollout.revision: pods run the kept revision with this name, regardless of the spec's other fields."""
+"""spec.rollout.revision: pods run the pinned revision, which becomes the newest and keeps its name."""
 
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.desired_revision import describe_missing_pin

@@ -1,4 +1,4 @@
-"""Changes and releases: those that create a revision, those that replace pods, and those that restart nothing."""
+"""Changes that create a revision, reuse a former one or restart nothing, and defaults of a newer operator."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Back-off after pods end repeatedly: increasing pauses, and a last error that outlives the pods."""
+"""Back-off of a revision: failures that count, pauses that double, and the last termination that the status keeps."""
 
 from collections.abc import Iterable
 from datetime import timedelta

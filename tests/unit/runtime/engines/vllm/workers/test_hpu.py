@@ -1,4 +1,4 @@
-"""The verbs of a worker on a Gaudi card until serving starts: profile, plan, warm-up and capture of single buckets."""
+"""Calls of a worker on a Gaudi card: profile, plan, warm-up, bytes of a capture, and buckets that get no graph."""
 
 from dataclasses import dataclass, field
 
