@@ -27,10 +27,10 @@ from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from localcluster import ControlPlane
 from localcluster.programs import build
-from tests.cluster.pods import all_running, gate, ready, stalled
+from tests.cluster.pods import all_running, container_ready, gate, pod_ready, ready, stalled
 from tests.cluster.test_rollout import CHANGED, rolled_out, runs_alone, watched
 from tests.cluster.test_rollout import revisions as names_of_revisions
-from tests.support.builders import gaudi_inference
+from tests.support.builders import Object, gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, until
 from tests.support.kubelet import Kubelet
@@ -236,3 +236,56 @@ async def test_kubectl_completes_commands_and_resource_names(
 
     assert [line.partition("\t")[0] for line in await tab("ro")] == ["rollout", ":4"]
     assert await tab("status", "-n", namespace, "") == ["tiny", ":4"]
+
+
+async def test_gate_of_a_warm_pod_opens_without_an_operator(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    await operator.kill()
+    kubelet.on_start = lambda runtime: runtime.captured(5, 10)
+    first, second = await until(partial(all_running, api, kubelet, 2), "two pods")
+    await api.send("POST", api.path("Pod", first, "eviction"), eviction(first))
+    successor = await until(partial(replacement, api, kubelet, {first, second}), "the successor of the evicted pod")
+
+    refused = await gaudi("gate", "open", successor)
+    assert (refused.code, "The runtime is in phase Capturing" in refused.error) == (1, True)
+    assert (await gaudi("gate", "open", "no-such-pod")).error == (
+        f"error: there is no pod no-such-pod of a GaudiInference in namespace {api.namespace}.\n"
+    )
+    kubelet.runtime(successor).warm()
+    await until(partial(container_ready, api, successor), "the container of the successor to be ready")
+    await until(partial(allows_disruptions, api, 0), "the disruption budget to refuse the second eviction")
+
+    opened = await gaudi("gate", "open", successor)
+    assert (opened.code, opened.error) == (0, "")
+    await until(partial(pod_ready, api, successor), "the successor to be Ready")
+    await until(partial(allows_disruptions, api, 1), "the disruption budget to allow the second eviction")
+    await api.send("POST", api.path("Pod", second, "eviction"), eviction(second))
+    message = (await gate(api, successor, "True") or {})["message"]
+    assert f"gate opened: {message}" in opened.out
+    await operator.start()
+    kubelet.on_start = FakeRuntime.warm
+    last = await until(partial(replacement, api, kubelet, {first, second, successor}), "the second successor")
+    kubelet.runtime(last).warm()
+    await until(partial(ready, api), "the resource to be Ready again")
+    assert (await gate(api, successor, "True") or {})["message"] == message
+
+
+def eviction(pod: str) -> Object:
+    """Return the request to evict a pod."""
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+
+
+async def allows_disruptions(api: KubeApi, count: int) -> bool:
+    """Return whether the disruption budget of the resource allows `count` evictions now."""
+    budget = await api.get("PodDisruptionBudget", "tiny") or {}
+    return bool(budget["status"]["disruptionsAllowed"] == count)
+
+
+async def replacement(api: KubeApi, kubelet: Kubelet, known: set[str]) -> str | None:
+    """Return the running pod of the resource that is not in `known`."""
+    names = {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)} - known
+    return next((name for name in names if name in kubelet.runtimes), None)

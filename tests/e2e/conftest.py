@@ -35,6 +35,7 @@ LONGEST_FIRST = (
     "test_gate.py",
     "test_upgrade.py",
     "test_chart.py",
+    "test_operator_away.py",
     "test_drain.py",
     "test_autoscaling.py",
 )

@@ -191,6 +191,13 @@ class Cluster:
             )
             return list(json.loads(body)["items"])
 
+    def find_pod(self, pod: str) -> Manifest | None:
+        """Return the pod of any GaudiInference, or None if no pod with this name has the label of a GaudiInference."""
+        query = [("labelSelector", NAME_LABEL), ("fieldSelector", f"metadata.name={pod}")]
+        with self._convert_errors("list", "resources", "pods of "):
+            pods = json.loads(self._send_request("/api/v1/namespaces/{namespace}/pods", query))["items"]
+            return next(iter(pods), None)
+
     def query_pod(self, name: str, pod_name: str, path: str, namespace: str | None = None) -> str:
         """Send a GET request to the status port of a pod through the API server, and return the response body."""
         with self._convert_errors("ask", name, f"pod {pod_name} of "):
@@ -207,6 +214,13 @@ class Cluster:
         """Return a pod that was created for the GaudiInference `name`."""
         with self._convert_errors("read", name, f"pod {pod} of "):
             return dict(json.loads(self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}", pod=pod)))
+
+    def patch_pod_status(self, name: str, pod: str, patch: Mapping[str, Any]) -> None:
+        """Patch the status of a pod of the GaudiInference `name`. Conditions are merged by their type."""
+        with self._convert_errors("change", name, f"the status of pod {pod} of "):
+            path = "/api/v1/namespaces/{namespace}/pods/{pod}/status"
+            query = [("fieldManager", FIELD_MANAGER)]
+            self._send_request(path, query, "PATCH", patch, content_type="strategic-merge-patch+json", pod=pod)
 
     def read_pod_log(self, name: str, pod: str) -> str:
         """Return the log of a pod's container."""
@@ -230,11 +244,12 @@ class Cluster:
         query: list[tuple[str, str]] | None = None,
         verb: str = "GET",
         payload: Mapping[str, Any] | None = None,
+        content_type: str = "json",
         **names: str,
     ) -> bytes:
         """Send a request and return the response body. The library's pod class is unused: its import takes over 1 s."""
         path_parameters = {"namespace": self.namespace, **names}
-        headers = {"Content-Type": "application/json"} if payload else {}
+        headers = {"Content-Type": f"application/{content_type}"} if payload else {}
         request = self._api.param_serialize(
             verb, path, path_parameters, query, headers, payload, auth_settings=["BearerToken"]
         )

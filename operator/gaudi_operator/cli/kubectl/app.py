@@ -5,6 +5,7 @@ import sys
 import typer
 
 from gaudi_operator.cli.kubectl.buckets import buckets
+from gaudi_operator.cli.kubectl.gate import open_gate
 from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
 from gaudi_operator.cli.kubectl.page import open_page
@@ -29,6 +30,7 @@ Start with:
   kubectl gaudi rollout history chat    kept revisions
   kubectl gaudi rollout undo chat       go back to the previous revision
   kubectl gaudi plan learn chat         buckets for the traffic that the pods served
+  kubectl gaudi gate open POD           let a warm pod serve while no operator runs
   kubectl gaudi hardware-report chat    test free cards and write one report file
 """
 
@@ -45,11 +47,13 @@ def _command_group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
 
 
 app, rollout, plan = _command_group(HELP), _command_group("Manage a rollout."), _command_group("Plan buckets.")
+gate = _command_group("Readiness gates, for a cluster whose operator does not run.")
 add_version_option(app, "kubectl gaudi")
 for command in (history, undo, pause, resume, restart):
     rollout.command()(command)
 rollout.command("status")(rollout_status)
 plan.command()(learn)
+gate.command("open")(open_gate)
 app.command()(status)
 app.command()(why)
 app.command()(top)
@@ -58,6 +62,7 @@ app.command("open")(open_page)
 app.command("hardware-report")(hardware_report)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")
+app.add_typer(gate, name="gate")
 
 
 def main() -> None:
