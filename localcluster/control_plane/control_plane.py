@@ -185,8 +185,8 @@ class ControlPlane:
         return "\n".join(lines[-5:])
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """Return an environment without the caller's variables, so that no proxy or KUBECONFIG affects a component."""
-        return {"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.run_dir)}
+        """Return an environment without proxies and KUBECONFIG. PATH is the caller's, because it may contain runc."""
+        return {"PATH": f"{folder}:{debian.environment()['PATH']}", "HOME": str(self.run_dir)}
 
     def _prepare(self) -> None:
         shutil.rmtree(self.run_dir / "etcd", ignore_errors=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localcluster.cache import ensure_cached
 from localcluster.node.node_config import PAUSE_IMAGE
-from localcluster.programs import build
+from localcluster.programs import build, debian
 from localcluster.progress import step
 
 COREDNS_IMAGE = f"localhost/coredns:{build.COREDNS}"
@@ -23,9 +23,12 @@ def busybox() -> Path:
     """Return the archive of the pause image, which also contains a shell with common commands for tests."""
 
     def make(folder: Path) -> None:
-        applets = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True)
+        # Do not install this package, because it conflicts with the package busybox, which many machines have.
+        debian.unpack("busybox-static", folder)
+        (program,) = folder.rglob("bin/busybox")
+        applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
         links = {f"bin/{name}": "busybox" for name in applets.stdout.split() if name != "busybox"}
-        layer = _layer({"bin/busybox": Path("/bin/busybox")}, links)
+        layer = _layer({"bin/busybox": program}, links)
         _write(folder / "image.tar", PAUSE_IMAGE, layer, {"Cmd": ["/bin/sleep", "2147483647"]})
 
     return ensure_cached("image-busybox-1", make) / "image.tar"

@@ -1,30 +1,33 @@
-"""The Debian packages of the cluster, and their installation."""
+"""The Debian packages of the cluster, and their installation, which never removes or replaces a package."""
 
 import os
+import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
-# Each package is detected by a file, because /usr/sbin is often not on a user's PATH.
+# Each package is detected by a program on PATH or by a file, because other packages may contain the same program:
+# containerd.io of Docker contains runc, and apt would remove it to install the package runc.
 NODE = {
-    "runc": "/usr/sbin/runc",
-    "iptables": "/usr/sbin/iptables",
-    "conntrack": "/usr/sbin/conntrack",
-    "iproute2": "/usr/sbin/ip",
+    "runc": "runc",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "iproute2": "ip",
     "containernetworking-plugins": "/usr/lib/cni/ptp",
-    "busybox-static": "/usr/share/doc/busybox-static",
-    "util-linux": "/usr/bin/nsenter",
+    "util-linux": "nsenter",
 }
 CONTROL_PLANE = {package: NODE[package] for package in ("iproute2", "util-linux")}
 IMAGES = {
-    "buildah": "/usr/bin/buildah",
-    "debootstrap": "/usr/sbin/debootstrap",
-    "runc": "/usr/sbin/runc",
-    "skopeo": "/usr/bin/skopeo",
+    "buildah": "buildah",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "debootstrap": "debootstrap",
+    "skopeo": "skopeo",
 }
+_INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
 
 
 def environment() -> dict[str, str]:
@@ -36,32 +39,57 @@ def environment() -> dict[str, str]:
 
 
 def missing(packages: dict[str, str]) -> list[str]:
-    """Return the `packages` (name -> one of its files) that are not installed."""
-    return [name for name, file in packages.items() if not Path(file).exists()]
+    """Return the `packages` (name -> one of its programs or files) that are not installed."""
+    path = environment()["PATH"]
+    return [name for name, file in packages.items() if not shutil.which(file, mode=os.F_OK, path=path)]
 
 
 def require(packages: dict[str, str]) -> None:
     """Install the missing `packages` as root with apt.
 
-    Raises LocalClusterError with the command to run if we are not root, or if apt fails.
+    Raises LocalClusterError with the command to run if we are not root, if apt fails, or if apt would remove or replace
+    an installed package.
     """
     names = missing(packages)
     if not names:
         return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *names]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise LocalClusterError(
-            f"The local cluster needs {', '.join(names)}. Run `sudo {' '.join(command)}` (on other distributions, "
-            "install the equivalent packages)."
+            f"The local cluster needs {', '.join(names)}. Run `sudo {' '.join([*_INSTALL, *names])}` (on other "
+            "distributions, install the equivalent packages)."
         )
     with step(f"Installing {', '.join(names)}"):
-        _apt(["apt-get", "update"])
-        _apt(command)
+        _apt("apt-get", "update")
+        refuse_changes(names)
+        _apt(*_INSTALL, *names)
 
 
-def _apt(command: list[str]) -> None:
+def refuse_changes(names: list[str]) -> None:
+    """Raise LocalClusterError if the installation of `names` would remove or replace an installed package."""
+    simulation = _apt("apt-get", "install", "--simulate", "--no-install-recommends", *names)
+    # apt prints the old version in brackets after the name of an installed package that it would change.
+    if changed := re.findall(r"^(?:Inst|Purg|Remv) (\S+) \[", simulation, re.MULTILINE):
+        raise LocalClusterError(
+            f"The installation of {', '.join(names)} would remove or replace {', '.join(sorted(changed))}, so nothing"
+            " was installed. Install kind and start Docker or Podman, which needs no packages, set KUBECONFIG, or use"
+            " another machine."
+        )
+
+
+def unpack(package: str, folder: Path) -> None:
+    """Write the files of `package` into `folder` without installing the package."""
+    with tempfile.TemporaryDirectory() as download_folder:
+        _apt("apt-get", "update")
+        _apt("apt-get", "download", package, folder=download_folder)
+        for archive in Path(download_folder).glob("*.deb"):
+            _apt("dpkg-deb", "--extract", str(archive), str(folder))
+
+
+def _apt(*command: str, folder: str | None = None) -> str:
+    """Run a command of apt in `folder` and return its output."""
     variables = {**environment(), "DEBIAN_FRONTEND": "noninteractive"}
-    process = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     if process.returncode:
         last_lines = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
         raise LocalClusterError(f"`{' '.join(command)}` failed: {' '.join(last_lines)}")
+    return process.stdout

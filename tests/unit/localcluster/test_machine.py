@@ -24,13 +24,13 @@ def test_user_without_permission_gets_the_command_to_run() -> None:
     script = (
         "import os; from localcluster.programs import debian\n"
         "os.geteuid() or os.setuid(65534)\n"
-        "try: debian.require({'runc': '/no/such/file'})\n"
+        "try: debian.require({'runc': 'no-such-program'})\n"
         "except debian.LocalClusterError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "The local cluster needs runc. Run `sudo apt-get install -y --no-install-recommends runc` (on other "
-        "distributions, install the equivalent packages).\n"
+        "The local cluster needs runc. Run `sudo apt-get install -y --no-install-recommends --no-remove runc` (on "
+        "other distributions, install the equivalent packages).\n"
     )
 
 
