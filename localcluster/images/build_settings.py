@@ -17,7 +17,9 @@ from localcluster.errors import LocalClusterError
 
 MOUNT = "/mnt"
 CACHE_MOUNT = "/media"
-SUITE = "bookworm"
+# The releases of Debian from which the images can be built. The first is also used on other distributions.
+_SUITES = ("bookworm", "trixie")
+_PUBLIC_MIRROR = "http://deb.debian.org"
 _ARGUMENTS = {
     "APT_CONFIG": "apt.conf",
     "PIP_CONFIG_FILE": "pip.conf",
@@ -29,22 +31,39 @@ _PIP_VARIABLES = ("PIP_DEFAULT_TIMEOUT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL",
 _UV_FILES = ("~/.config/uv/uv.toml", "/etc/uv/uv.toml")
 
 
-def debian_sources() -> list[str]:
-    """Return this machine's sources of Debian packages as lines of a sources.list."""
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"]
+def base_suite(os_release: Path = Path("/etc/os-release")) -> str:
+    """Return the release of Debian in the base image: the release of this machine, or bookworm on other machines."""
+    machine = os_release.read_text() if os_release.exists() else ""
+    return next((suite for suite in _SUITES if f"VERSION_CODENAME={suite}\n" in machine), _SUITES[0])
+
+
+SUITE = base_suite()
+
+
+def debian_sources(suite: str = SUITE) -> list[str]:
+    """Return the sources of a release of Debian as lines of a sources.list.
+
+    The sources are those of this machine. If it has none of this release, as on Ubuntu, they are Debian's public ones.
+    """
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN)"]
     listing = subprocess.run([*command, "Identifier: Packages"], capture_output=True, text=True, check=False)
     targets = {tuple(line.split()) for line in listing.stdout.splitlines()}
-    return [
+    machine_sources = [
         f"deb {target[0]} {target[1]} {target[2]}"
         for target in sorted(targets)
-        if target[3:] == ("Debian",) and target[1].startswith(SUITE)
+        if target[3:] == ("Debian",) and target[1].startswith(suite)
+    ]
+    return machine_sources or [
+        f"deb {_PUBLIC_MIRROR}/debian {suite} main",
+        f"deb {_PUBLIC_MIRROR}/debian {suite}-updates main",
+        f"deb {_PUBLIC_MIRROR}/debian-security {suite}-security main",
     ]
 
 
-def debian_mirror() -> str | None:
-    """Return the URL of the machine's mirror of the main archive, or None if the machine has no mirror."""
+def debian_mirror() -> str:
+    """Return the URL of the mirror of the main archive."""
     sources = (line.split() for line in debian_sources())
-    return next((url for _, url, suite, _ in sources if suite == SUITE), None)
+    return next((url for _, url, suite, _ in sources if suite == SUITE), f"{_PUBLIC_MIRROR}/debian")
 
 
 def write_settings(folder: Path) -> None:
@@ -81,14 +100,13 @@ def add_settings(dockerfile: str, folder: Path) -> str:
 
 
 def _apt_settings(folder: Path) -> str:
-    """Return the machine's apt settings, and its Debian mirrors if it has any."""
+    """Return the machine's apt settings, and write the sources of Debian packages into `folder`."""
     settings = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
     prefixes = ("Acquire::http", "Acquire::https", "Acquire::Retries")
     lines = [line for line in settings.splitlines() if line.startswith(prefixes)]
-    if sources := debian_sources():
-        (folder / "sources.list").write_text("\n".join(sources) + "\n")
-        lines.append(f'Dir::Etc::SourceList "{MOUNT}/sources.list";')
-        lines.append('Dir::Etc::SourceParts "/dev/null";')
+    (folder / "sources.list").write_text("\n".join(debian_sources()) + "\n")
+    lines.append(f'Dir::Etc::SourceList "{MOUNT}/sources.list";')
+    lines.append('Dir::Etc::SourceParts "/dev/null";')
     return "\n".join(lines) + "\n"
 
 

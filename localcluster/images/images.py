@@ -176,9 +176,9 @@ def make_base_image() -> None:
 
 
 def _debootstrap(root: Path) -> None:
-    mirror = build_settings.debian_mirror()
-    command = ["debootstrap", "--variant=minbase", build_settings.SUITE, str(root), *([mirror] if mirror else [])]
-    process = run_bound(command)
+    process = run_bound(
+        ["debootstrap", "--variant=minbase", build_settings.SUITE, str(root), build_settings.debian_mirror()]
+    )
     if process.returncode:
         output = " ".join(process.stdout.strip().splitlines()[-3:])
         raise LocalClusterError(f"debootstrap failed ({output}): check that this machine reaches its Debian mirror.")

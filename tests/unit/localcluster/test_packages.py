@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.errors import LocalClusterError
+from localcluster.images import build_settings
 from localcluster.programs import debian
 
 APT = """\
@@ -46,6 +47,18 @@ Depends: libseccomp2 (>= 2.6)
 
 Package: libseccomp2
 Version: 2.6.0-1
+"""
+UBUNTU_SOURCES = """\
+Types: deb
+URIs: http://archive.ubuntu.com/ubuntu
+Suites: noble noble-updates
+Components: main universe
+"""
+DEBIAN_SOURCES = """\
+Types: deb
+URIs: http://mirror.example.com/debian
+Suites: stable
+Components: main
 """
 
 
@@ -100,3 +113,43 @@ def test_program_anywhere_on_path_counts_as_installed(tmp_path: Path, monkeypatc
     program.touch()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert debian.missing({"runc": program.name, "other": "no-such-program"}) == ["other"]
+
+
+def write_sources(machine: Path, sources: str, origin: str, codename: str) -> None:
+    """Write a file of sources as current installers do, and the lists that apt downloads from its first source."""
+    (machine / "sources.list.d" / "os.sources").write_text(sources)
+    _, url, suite, component = (line.split()[1] for line in sources.splitlines())
+    lists = machine / "state" / "lists"
+    name = f"{url.removeprefix('http://').replace('/', '_')}_dists_{suite}"
+    (lists / f"{name}_Release").write_text(f"Origin: {origin}\nCodename: {codename}\n")
+    (lists / f"{name}_{component}_binary-amd64_Packages").touch()
+
+
+def test_sources_of_ubuntu_are_replaced_by_debian_sources(machine: Path) -> None:
+    write_sources(machine, UBUNTU_SOURCES, "Ubuntu", "noble")
+    assert build_settings.debian_sources("bookworm") == [
+        "deb http://deb.debian.org/debian bookworm main",
+        "deb http://deb.debian.org/debian bookworm-updates main",
+        "deb http://deb.debian.org/debian-security bookworm-security main",
+    ]
+
+
+def test_mirror_of_a_debian_machine_is_used(machine: Path) -> None:
+    write_sources(machine, DEBIAN_SOURCES, "Debian", "trixie")
+    assert build_settings.debian_sources("trixie") == ["deb http://mirror.example.com/debian/ trixie main"]
+
+
+def test_build_on_ubuntu_gets_a_file_of_debian_sources(machine: Path, tmp_path: Path) -> None:
+    write_sources(machine, UBUNTU_SOURCES, "Ubuntu", "noble")
+    settings = tmp_path / "settings"
+    build_settings.write_settings(settings)
+    assert " main\n" in (settings / "sources.list").read_text()
+    assert 'Dir::Etc::SourceList "/mnt/sources.list";' in (settings / "apt.conf").read_text()
+
+
+@pytest.mark.parametrize(
+    ("codename", "suite"), [("bookworm", "bookworm"), ("trixie", "trixie"), ("noble", "bookworm"), ("", "bookworm")]
+)
+def test_base_image_has_the_release_of_a_debian_machine(tmp_path: Path, codename: str, suite: str) -> None:
+    (tmp_path / "os-release").write_text(f"ID=any\nVERSION_CODENAME={codename}\nHOME_URL=none\n")
+    assert build_settings.base_suite(tmp_path / "os-release") == suite
