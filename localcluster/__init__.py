@@ -1,6 +1,6 @@
 """A real Kubernetes on this machine, for development, the demo and the tests."""
 
-from localcluster.cluster import Cluster, cluster, remove_cluster
+from localcluster.cluster import Cluster, cluster, remove_cluster, uses_own_node
 from localcluster.control_plane.control_plane import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.node.node import Node
@@ -17,4 +17,5 @@ __all__ = [
     "enter_network_namespace",
     "remove_cluster",
     "tools",
+    "uses_own_node",
 ]

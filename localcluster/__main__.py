@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from localcluster.cache import cache_dir
+from localcluster.cluster import uses_own_node
 from localcluster.errors import LocalClusterError
 from localcluster.images import images
 from localcluster.leader_worker_sets import install as install_leader_worker_sets
@@ -18,6 +19,7 @@ from localcluster.node.state import read_state
 from localcluster.programs import build
 from localcluster.programs.prepare import PROGRAMS
 from localcluster.programs.prepare import prepare as make_ready
+from localcluster.programs.side_by_side import Job, run_lanes
 from localcluster.programs.tools import tools as all_tools
 from localcluster.progress import console, step
 
@@ -78,9 +80,16 @@ def tools() -> None:
 
 @app.command()
 def prepare(image: Images = None, leader_worker_sets: WithController = False) -> None:
-    """Build all missing programs and images concurrently, without starting anything."""
-    extra_programs = (build.leader_worker_sets,) if leader_worker_sets else ()
-    make_ready(dict(assignment.split("=", 1) for assignment in image or []), (*PROGRAMS, *extra_programs))
+    """Build all missing programs and images concurrently, without starting anything.
+
+    The images are only for a node of our own. kind and the cluster of KUBECONFIG do not use them, and our builder needs
+    system packages.
+    """
+    programs = (*PROGRAMS, *((build.leader_worker_sets,) if leader_worker_sets else ()))
+    if uses_own_node():
+        make_ready(dict(assignment.split("=", 1) for assignment in image or []), programs)
+    else:
+        run_lanes([Job(program, program.seconds_left) for program in programs])
 
 
 @app.command()

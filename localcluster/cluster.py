@@ -65,6 +65,11 @@ def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Clu
     return node
 
 
+def uses_own_node() -> bool:
+    """Return True if `cluster` would start a node of our own: neither KUBECONFIG nor kind selects another cluster."""
+    return not os.environ.get("KUBECONFIG") and _kind() is None
+
+
 def _add_images(cluster: Cluster, image_tags: Mapping[str, str]) -> Cluster:
     for target, tag in image_tags.items():
         cluster.build_image(target, tag)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from localcluster import Cluster
+from localcluster import Cluster, LocalClusterError, uses_own_node
 from localcluster.images import images
 from localcluster.node.node import Node
 from tests.plugin.environment import CARD, RELEASE, NoSource, skip_message, source
@@ -12,14 +12,18 @@ BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:pla
 
 
 def make_available(cluster: Cluster) -> None:
-    """Make the image TAG available to pods. Raises NoSource if the plugin's source is not available.
+    """Make the image TAG available to pods. Raises NoSource if the image or the plugin's source is not available.
 
-    For our own node, this function builds the image. Other nodes must already have the image, as
-    tests/plugin/Dockerfile describes.
+    For our own node, this function builds the image. Other clusters need the image from their user.
     """
     if isinstance(cluster, Node):
         build()
-    cluster.load_image(TAG)
+    try:
+        cluster.load_image(TAG)
+    except LocalClusterError as error:
+        if isinstance(cluster, Node):
+            raise
+        raise NoSource(f"{error} tests/plugin/Dockerfile shows how the image is built.") from error
 
 
 def build() -> None:
@@ -32,9 +36,10 @@ def build() -> None:
 
 
 def main() -> None:
-    """Build the image before the tests run, or print why the image cannot be built."""
+    """Build the image for a node of our own before the tests run, or print why the image cannot be built."""
     try:
-        build()
+        if uses_own_node():
+            build()
     except NoSource as error:
         print(skip_message(error), file=sys.stderr)  # noqa: T201
 

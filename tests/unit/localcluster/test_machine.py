@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from localcluster import cluster
+from localcluster.__main__ import app
 from localcluster.cluster import GivenCluster
 from localcluster.images.build_settings import add_settings
 from localcluster.programs import debian
+from localcluster.programs.prepare import PROGRAMS
 from localcluster.sandbox import cgroups
 
 ROOT = Path(__file__).parents[3]
@@ -90,6 +93,23 @@ def test_kubeconfig_variable_selects_an_existing_cluster(monkeypatch: pytest.Mon
     chosen = cluster("unused")
     assert isinstance(chosen, GivenCluster)
     assert chosen.kubeconfig == Path("/somewhere/config")
+
+
+@pytest.mark.parametrize(("kubeconfig", "programs"), [("", ("kind", "docker")), ("/somewhere/config", ())])
+def test_preparation_for_another_cluster_installs_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubeconfig: str, programs: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    for name in (*programs, "apt-get"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls-of-{name}\n')
+        (tmp_path / name).chmod(0o755)
+    for program in PROGRAMS:
+        (tmp_path / "gaudi-operator" / program.name).mkdir(parents=True)
+    result = CliRunner().invoke(app, ["prepare", "--image", "operator=localhost/gaudi-operator:dev"])
+    assert result.exit_code == 0
+    assert not (tmp_path / "calls-of-apt-get").exists()
 
 
 def test_error_without_a_cluster_lists_the_options(tmp_path: Path) -> None:
