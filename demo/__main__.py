@@ -11,8 +11,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 
 @app.command()
-def main(clean_up: Annotated[bool, typer.Option("--clean", help="Remove what the demo left running.")] = False) -> None:
-    """Run the demo, or remove everything that the demo started."""
+def main(
+    clean_up: Annotated[bool, typer.Option("--clean", help="Remove the cluster that the demo left running.")] = False,
+) -> None:
+    """Run the demo, or remove the cluster that the demo started."""
     try:
         clean() if clean_up else run()
     except (LocalClusterError, TimeoutError) as error:

@@ -82,11 +82,11 @@ def print_next_commands(kubeconfig: Path) -> None:
         f"kubectl --namespace {NAMESPACE} describe gi {EXAMPLE}",
         f"kubectl --namespace {NAMESPACE} scale gi/{EXAMPLE} --replicas=3",
         "kubectl explain gi.spec.warmup",
-        "make demo-clean      # remove everything",
+        "make demo-clean      # remove the cluster; README.md lists what stays",
     ):
         console.print(f"  {command}")
 
 
 def clean() -> None:
-    """Remove everything that the demo started."""
+    """Remove the cluster that the demo started."""
     remove_cluster("demo")

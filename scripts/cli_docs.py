@@ -18,8 +18,8 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 _HEAD = """\
 # Commands
 
-Made from the commands' own help by `make generate`. `pip install '.[cli]'` in a clone brings the first two
-([commands](../start/install.md#commands)); `gaudi-runtime` is in the images of the runtime.
+Made from the commands' own help by `make generate`. [Install](../start/install.md#commands) the first two in a clone;
+`gaudi-runtime` is in the images of the runtime.
 """
 _WIDTH = 100
 

@@ -42,8 +42,9 @@ class Machine:
     namespace: str
 
     def shell(self) -> Shell:
-        """Return a new shell on the machine."""
-        return Shell(self.clone, {"KUBECONFIG": str(self.kubeconfig), "PATH": search_path(self.programs)})
+        """Return a new shell on the machine. pip refuses to install outside of a virtual environment, as on Debian."""
+        variables = {"KUBECONFIG": str(self.kubeconfig), "PATH": search_path(self.programs)}
+        return Shell(self.clone, {**variables, "PIP_REQUIRE_VIRTUALENV": "1"})
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl in the namespace of the pages."""
@@ -88,13 +89,11 @@ def machine(
     (clone / "llama.yaml").write_text(yaml.safe_dump(llama()))
     (clone / "tiny-llama.yaml").write_text(yaml.safe_dump(tiny_llama(endpoint)))
     (clone / "FILE_WITH_THE_TOKEN").write_text(TOKEN)
-    environment = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    programs = environment / "bin"
+    programs = tmp_path_factory.mktemp("programs")
     docker_stand_in.write_program(programs, sys.executable, ROOT, node.run_dir)
     for program in ("kubectl", "helm"):
         (programs / program).symlink_to(tools().bin_dir / program)
-    kubeconfig = environment / "kubeconfig"
+    kubeconfig = programs / "kubeconfig"
     kubeconfig.write_bytes(installed.kubeconfig.read_bytes())
     found = Machine(clone, programs, kubeconfig, installed, namespace)
     context = ["config", "set-context", "--current", "--namespace", namespace, "--kubeconfig", str(kubeconfig)]

@@ -58,7 +58,7 @@ SUBSTITUTIONS = (
 NOT_RUN = {
     f"{README}, Without a card 1": (
         "demo/story.py",
-        "`make demo` starts a cluster of its own. Each cluster of the end-to-end tests is made by its first step.",
+        "`make test` runs these tests. `make demo` starts a cluster of its own; its first step makes theirs.",
     ),
     f"{QUICKSTART}, Start a cluster 1": (
         "demo/story.py",
@@ -99,6 +99,7 @@ UNINSTALL, DELETE = f"{INSTALL}, Removing 1", f"{INSTALL}, Removing 2"
 ON_CARD = (
     (UNINSTALL, DELETE, f"{INSTALL}, Images 1", f"{README}, On Gaudi 1", f"{README}, On Gaudi 2"),
     (
+        f"{INSTALL}, Commands 1",
         UNINSTALL,  # the model keeps running, and the next page installs an operator for it again
         f"{LLAMA}, Install the operator 1",
         f"{LLAMA}, Create the secret 1",

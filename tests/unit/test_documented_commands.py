@@ -126,6 +126,12 @@ def test_make_targets_of_the_start_pages_exist(page: str) -> None:
     assert [target for target in sorted(named) if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
 
 
+def test_documented_pip_installs_only_into_a_virtual_environment() -> None:
+    installs = {name: text.partition("pip install")[0] for name, text in blocks().items() if "pip install" in text}
+    assert len(installs) == 3
+    assert [name for name, before in installs.items() if "python3 -m venv " not in before] == []
+
+
 def test_documented_build_targets_exist_in_the_dockerfile() -> None:
     named = set(re.findall(r"docker build --target (\S+)", COMMANDS))
     assert named == {"operator", "runtime-hpu"}

@@ -8,6 +8,7 @@ import yaml
 from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.verdict import Verdict
+from localcluster.programs import debian
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -36,3 +37,9 @@ def test_verdict_of_the_first_manifest_equals_the_documented_one() -> None:
     found = forecast_deployment(read_plan_document(yaml.safe_load(first_manifest(README))), card=None, model=None)
     assert found.verdict is Verdict.WARNINGS
     assert all("FITS WITH WARNINGS" in page for page in (README, LLAMA))
+
+
+def test_every_package_that_the_demo_installs_is_listed() -> None:
+    listed = re.search(r"of this list, without removing or replacing any other: `([^`]+)`", README)
+    assert listed
+    assert listed[1].split() == sorted(debian.NODE | debian.IMAGES)
