@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from rich.markup import escape
+
 from demo import install, screen
 from demo.client_pod import ClientPod
 from demo.example import EXAMPLE, FINER_BUCKETS, MANIFEST
@@ -50,7 +52,7 @@ def chat(installed: Installation) -> None:
     """Send a chat request from a pod of the cluster."""
     pod = ClientPod(installed.kubectl, NAMESPACE, "chat", install.RUNTIME_IMAGE, CHAT)
     pod.start(f"{EXAMPLE}.{NAMESPACE}", EXAMPLE, "What is a bucket?")
-    console.print(f"[green]{EXAMPLE}:[/green] {pod.finish().strip()!r}")
+    console.print(f"[green]{EXAMPLE}:[/green] {escape(repr(pod.finish().strip()))}")
 
 
 def upgrade(installed: Installation, resource: Resource) -> None:
@@ -71,7 +73,9 @@ def summarize_answers(answers: list[Answer], cold: int) -> str:
     stream_count = sum(answer.stream for answer in answers)
     colour = "red" if failures or cold else "green"
     summary = f"{len(answers)} requests sent ({stream_count} streamed), {len(failures)} failed, {cold} met a cold graph"
-    return f"[bold {colour}]{summary}[/bold {colour}]" + "".join(f"\n  {answer.error}" for answer in failures[:5])
+    return f"[bold {colour}]{summary}[/bold {colour}]" + "".join(
+        f"\n  {escape(answer.error)}" for answer in failures[:5]
+    )
 
 
 def print_next_commands(kubeconfig: Path) -> None:

@@ -136,7 +136,7 @@ def main() -> None:
     try:
         app()
     except LocalClusterError as error:
-        console.print(f"[red]{error}[/red]")
+        console.print(str(error), style="red", markup=False)
         sys.exit(1)
 
 

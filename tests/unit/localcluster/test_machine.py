@@ -37,6 +37,13 @@ def test_user_without_permission_gets_the_command_to_run() -> None:
     )
 
 
+def test_error_is_printed_with_its_brackets() -> None:
+    command = [sys.executable, "-m", "localcluster", "kubeconfig", "--name", "[/name]"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No node named [/name] is running." in done.stdout + done.stderr
+
+
 def make_cgroup_v1(root: Path) -> None:
     for name in ("cpuset", "memory"):
         (root / name).mkdir()
