@@ -25,6 +25,7 @@ IMAGES = {
     "buildah": "buildah",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "debootstrap": "debootstrap",
+    "netavark": "/usr/lib/podman/netavark",  # newer releases of buildah do not start without it
     "skopeo": "skopeo",
 }
 _INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")

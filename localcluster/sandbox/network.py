@@ -58,7 +58,7 @@ def connect(sandbox: Sandbox, addresses: Addresses) -> None:
     sandbox.run("ip", "address", "add", f"{addresses.node_ip}/30", "dev", inner_link)
     sandbox.run("ip", "link", "set", inner_link, "up")
     sandbox.run("ip", "route", "add", "default", "via", addresses.host_ip)
-    sandbox.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    sandbox.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
     for address_range in (addresses.pods, addresses.services):
         ip("route", "add", address_range, "via", addresses.node_ip)
 
