@@ -1,7 +1,9 @@
 """Certificates of a cluster."""
 
 import ipaddress
+import ssl
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,21 @@ def test_hosts_become_names_and_addresses(authority: Authority) -> None:
 def test_issued_certificate_is_not_an_authority(authority: Authority) -> None:
     authority.issue("admin", "admin")
     assert not issued(authority, "admin").extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_client_with_strict_rules_of_new_python_accepts_the_server(authority: Authority) -> None:
+    authority.issue("api", "api", hosts=("kubernetes",))
+    trust = ssl.create_default_context(cafile=str(authority.folder / "ca.crt"))
+    trust.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+    identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    identity.load_cert_chain(authority.folder / "api.crt", authority.folder / "api.key")
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trust.wrap_bio(to_client, to_server, server_hostname="kubernetes")
+    server = identity.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.version() == "TLSv1.3"
 
 
 def test_keys_are_readable_by_the_owner_only(authority: Authority) -> None:
