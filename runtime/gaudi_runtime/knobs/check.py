@@ -12,11 +12,9 @@ from functools import cache
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.knobs.table import (
-    ENGINE,
     Knob,
     KnobHome,
     KnobKind,
-    KnobReader,
     KnobStatus,
     active_readers,
     knobs,
@@ -29,11 +27,12 @@ _REFUSED = {
     KnobStatus.V0_ONLY: "is read only by the old V0 engine",
     KnobStatus.DEVELOPER: "is a switch for developers of the engine",
     KnobStatus.OWNED: "must not be set by users",
+    KnobStatus.UNUSED: "has no effect here",
 }
 
 _UNSUPPORTED = {
     "KV transfer": "because replicas have no roles, and no Service or NetworkPolicy opens a port for KV data: remove "
-    "this setting, or use --kv-offloading-size to keep KV blocks in the memory of the pod",
+    "this setting",
     "multi-model": "because only the plugin's own server reads this setting, and the runtime does not start that "
     "server: remove this setting, and create a GaudiInference for each model",
 }
@@ -82,17 +81,31 @@ def why_not_settable(knob: Knob) -> str:
     return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_remedy(knob)}"
 
 
-def variable_errors(names: Iterable[str]) -> Iterator[str]:
-    """Yield an error for every variable in engine.env that a field already sets or that cannot work."""
+_CREDENTIAL = re.compile(r"(?:^|_)(?:TOKEN|PASSWORD|SECRET|API_KEY|ACCESS_KEY)$")
+
+
+def variable_errors(variables: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield an error without a full stop for every variable of engine.env that is a knob or a credential in clear text.
+
+    `variables` contains the values by name; None for a value from another object.
+    """
+    for name, value in variables.items():
+        # The plan, the recipe key and the checks of values read engine.settings, so a knob in engine.env would bypass
+        # them.
+        if knob := knobs().get(name):
+            yield _placement_error(knob)
+        elif value and _CREDENTIAL.search(name):
+            yield f"{name} is in clear text, so everyone who can read this resource can read it: use valueFrom"
+
+
+_KNOB_PREFIXES = ("VLLM_", "PT_HPU_", "HABANA_")
+
+
+def unknown_variables(names: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence without a full stop for every variable that has a knob's prefix but is no knob."""
     for name in names:
-        knob = knobs().get(name)
-        if knob is None:
-            continue
-        # If a setting repeated the value of a field, the two values might differ, and the order in which they are set
-        # would decide which value is used.
-        is_owned = knob.home is KnobHome.FIELD and knob.reader in ENGINE
-        if is_owned or knob.status is KnobStatus.UNSUPPORTED:
-            yield why_not_settable(knob)
+        if name.startswith(_KNOB_PREFIXES) and name not in knobs():
+            yield f"{name} is in no table of knobs, so it may have no effect: {_suggest_names(name)}"
 
 
 def _remedy(knob: Knob) -> str:
@@ -169,12 +182,17 @@ LIKENESS = 0.7
 
 def unknown_name_error(name: str) -> str:
     """Return the error for an unknown knob, with the most similar names."""
+    return (
+        f"{safe_excerpt(name)} is not a knob of the engine, and {_suggest_names(name)} (the page Knobs lists all names)"
+    )
+
+
+def _suggest_names(name: str) -> str:
     similar_names = nearest_names(name)
-    suggestion = "no known name is similar"
-    if similar_names:
-        names = ", ".join(map(_name_and_field, similar_names))
-        suggestion = f"the nearest {'name is' if len(similar_names) == 1 else 'names are'} {names}"
-    return f"{safe_excerpt(name)} is not a knob of the engine, and {suggestion} (the page Knobs lists all names)"
+    if not similar_names:
+        return "no known name is similar"
+    names = ", ".join(map(_name_and_field, similar_names))
+    return f"the nearest {'name is' if len(similar_names) == 1 else 'names are'} {names}"
 
 
 def _name_and_field(name: str) -> str:
@@ -202,14 +220,6 @@ def _normalize_spelling(name: str) -> str:
     return name.lstrip("-").replace("-", "_").upper()
 
 
-_ELSEWHERE = {
-    KnobReader.LAUNCHER: "only the launcher of the ready-made image reads this setting, and the runtime does not use "
-    "that launcher",
-    KnobReader.BENCHMARK: "only the benchmark container reads this setting",
-    KnobReader.INSTALLATION: "this setting is read only when the engine is installed",
-}
-
-
 def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence without a full stop for every setting and every optional field that has no effect.
 
@@ -226,9 +236,6 @@ def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
 
 def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
     engine = config.engine
-    if knob.reader in _ELSEWHERE:
-        remedy = f". Use {knob.use[0]} instead" if knob.use else ""
-        return f": {_ELSEWHERE[knob.reader]}{remedy}"
     if knob.reader not in active_readers(engine):
         return f" by the {engine.name} engine on device {engine.device}"
     reason = unmet_need(knob, config)

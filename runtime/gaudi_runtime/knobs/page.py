@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from importlib.resources import files
 
-from gaudi_runtime.knobs.table import ENGINE, Knob, KnobHome, KnobStatus, KnobType, format_values, knobs
+from gaudi_runtime.knobs.table import Knob, KnobHome, KnobStatus, KnobType, format_values, knobs
 from gaudi_runtime.knobs.values import FLAG, describe_valid_values
 
 _HOMES = (
@@ -17,6 +17,7 @@ _WHY = {
     KnobStatus.DEVELOPER: "for developers",
     KnobStatus.OWNED: "owned",
     KnobStatus.UNSUPPORTED: "cannot work",
+    KnobStatus.UNUSED: "no effect here",
 }
 
 
@@ -62,6 +63,4 @@ def _allowed_values(knob: Knob) -> str:
 
 
 def _needs_text(knob: Knob) -> str:
-    needs = "".join(f" Only with {key} {format_values(key, *words)}." for key, words in knob.needs.items())
-    has_no_effect = knob.home is KnobHome.SETTINGS and knob.reader not in ENGINE
-    return needs + (f" No effect here: for the {knob.reader}." if has_no_effect else "")
+    return "".join(f" Only with {key} {format_values(key, *words)}." for key, words in knob.needs.items())

@@ -40,7 +40,8 @@ class KnobType(StrEnum):
 class KnobStatus(StrEnum):
     """The column `status` of the table of knobs: the status in the engine's documentation and code.
 
-    Only this project may set an `owned` knob. An `unsupported` knob cannot work in the pods of this project.
+    Only this project may set an `owned` knob. An `unsupported` knob cannot work in the pods of this project, and
+    nothing in them reads an `unused` knob.
     """
 
     CURRENT = "current"
@@ -49,6 +50,7 @@ class KnobStatus(StrEnum):
     DEVELOPER = "developer"
     OWNED = "owned"
     UNSUPPORTED = "unsupported"
+    UNUSED = "unused"
 
 
 class KnobHome(StrEnum):
@@ -62,7 +64,7 @@ class KnobHome(StrEnum):
 class KnobReader(StrEnum):
     """The column `reader` of the table of knobs: the program that reads the knob.
 
-    The last three programs are not part of a server of this project.
+    The launcher of the ready-made image is not part of a server of this project.
     """
 
     VLLM = "vllm"
@@ -71,8 +73,6 @@ class KnobReader(StrEnum):
     PROCESS = "process"
     RUNTIME = "runtime"
     LAUNCHER = "launcher"
-    BENCHMARK = "benchmark"
-    INSTALLATION = "installation"
 
 
 class PlanEffect(StrEnum):

@@ -116,8 +116,7 @@ class Engine(ApiModel):
         {},
         description="Environment variables and arguments of the engine that have no field, by name."
         " docs/reference/knobs.md lists the names. The operator validates names and values before a pod starts. Use"
-        " extraArgs for other arguments, and env for other variables. A name must not be in two of settings,"
-        " extraArgs and env.",
+        " extraArgs for other arguments, and env for other variables.",
         json_schema_extra=rules_keyword(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
@@ -133,7 +132,7 @@ class Engine(ApiModel):
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),
-        description="Environment variables of the runtime container.",
+        description="Environment variables of the runtime container that are not in docs/reference/knobs.md.",
         json_schema_extra=list_map_keywords("name"),
     )
     simulation: Annotated[dict[ShortText, VariableValue], Field(max_length=32)] | None = Field(

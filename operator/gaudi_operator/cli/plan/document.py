@@ -188,13 +188,8 @@ class PlanDocument:
             return
         from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
 
-        variables: dict[str, str] = {}
-        if self.inference is not None:
-            from gaudi_operator.core.rendering.container import plain_variables
-
-            variables = plain_variables(self.inference.spec)
         config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
-        if reason := why_attention_impossible(plan.prompt, config, fused_attention(config, variables)):
+        if reason := why_attention_impossible(plan.prompt, config, fused_attention(config, {})):
             yield reason
 
     def _blocks_warning(self) -> str:

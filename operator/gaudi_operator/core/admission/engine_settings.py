@@ -10,7 +10,13 @@ from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.check import argument_errors, ignored_knobs, setting_errors, variable_errors
+from gaudi_runtime.knobs.check import (
+    argument_errors,
+    ignored_knobs,
+    setting_errors,
+    unknown_variables,
+    variable_errors,
+)
 from gaudi_runtime.planning.ranges import ignored_settings
 
 
@@ -32,22 +38,24 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
 def why_settings_are_ignored(inference: Inference) -> str | None:
     """Return a message that names every engine setting without effect, or None if all settings have an effect.
 
-    The message also names bucket settings without effect.
+    The message also names bucket settings without effect, and variables that resemble knobs.
     """
     config = runtime_config(inference)
-    plugin_sentences = fields_ignored_by_plugin(inference)
-    sentences = (*plugin_sentences, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
+    sentences = (
+        *fields_ignored_by_plugin(inference),
+        *ignored_knobs(config),
+        *(f"engine.env {sentence}" for sentence in unknown_variables(each.name for each in inference.spec.engine.env)),
+        *ignored_settings(config.bucketing, config.limits),
+    )
     return _join_sentences([f"spec.{sentence}" for sentence in sentences])
 
 
 def _setting_faults(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
-    variable_names = [variable.name for variable in engine.env]
+    variables = {variable.name: variable.value for variable in engine.env}
     yield from (f"engine.settings: {error}" for error in setting_errors(engine.settings))
     yield from (f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args))
-    yield from (f"engine.env: {error}" for error in variable_errors(variable_names))
-    for name in sorted(engine.settings.keys() & set(variable_names)):
-        yield f"engine.env: {name} is also in engine.settings: remove one of the two entries"
+    yield from (f"engine.env: {error}" for error in variable_errors(variables))
 
 
 def _join_sentences(sentences: list[str]) -> str | None:

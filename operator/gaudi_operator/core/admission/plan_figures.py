@@ -9,7 +9,6 @@ from math import ceil
 
 from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks
 from gaudi_operator.core.plan_answers import PlanQuestion
-from gaudi_operator.core.rendering.container import plain_variables
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.buckets.attention_bias import FusedAttention, largest_unindexable
@@ -107,4 +106,4 @@ def _figures_question(inference: Inference) -> AdmissionFiguresQuestion:
 
 def card_attention(inference: Inference) -> FusedAttention | None:
     """Return the attention of the card for the plan figures, or None if the card accepts any attention bias."""
-    return fused_attention(runtime_config(inference), plain_variables(inference.spec))
+    return fused_attention(runtime_config(inference), {})

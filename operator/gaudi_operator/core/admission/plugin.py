@@ -9,7 +9,6 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.plan_figures import admission_figures, card_attention
-from gaudi_operator.core.rendering.container import plain_variables
 from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode, runs_vllm_on_card
 from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
@@ -30,7 +29,7 @@ _LEAST_SLICED = 1024
 def check_attention_slicing(inference: Inference) -> Problem | None:
     """Refuse plans whose sliced attention the plugin rejects at load time (padding-aware buckets of long prompts)."""
     spec, limits = inference.spec, plan_limits(inference.spec)
-    settings, max_tokens = {**plain_variables(spec), **spec.engine.settings}, limits.max_num_batched_tokens
+    settings, max_tokens = spec.engine.settings, limits.max_num_batched_tokens
     if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
         return None
     setting, pad_max = settings.get(SLICES_FROM), spec.bucketing.prompt.query.pad_max

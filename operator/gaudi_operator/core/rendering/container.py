@@ -305,8 +305,3 @@ OWN_VARIABLES = frozenset(
 def _optional_secret_source(name: str, key: str) -> Object:
     """Return an optional reference. Without the credential, the pod starts but cannot use the store."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}
-
-
-def plain_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Return the environment variables in engine.env that have a literal value in the spec."""
-    return {variable.name: variable.value for variable in spec.engine.env if variable.value is not None}

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import argument_errors, nearest_names, setting_error, setting_errors, variable_errors
+from gaudi_runtime.knobs.check import (
+    argument_errors,
+    nearest_names,
+    setting_error,
+    setting_errors,
+    unknown_variables,
+    variable_errors,
+)
 from gaudi_runtime.knobs.table import Knob, KnobHome, knobs
 from gaudi_runtime.knobs.values import to_engine_value
 
@@ -14,7 +21,7 @@ UNKNOWN = "is not a knob of the engine, and {} (the page Knobs lists all names)"
 NO_COUNT = "give a whole number of at least 0"
 KV_TRANSFER = (
     "is not supported, because replicas have no roles, and no Service or NetworkPolicy opens a port for KV data: "
-    "remove this setting, or use --kv-offloading-size to keep KV blocks in the memory of the pod"
+    "remove this setting"
 )
 POOLING = "this release plans and warms up no shapes of pooling models"
 SENTENCES = {
@@ -65,6 +72,10 @@ SENTENCES = {
         "external_launcher",
     ): "--distributed-executor-backend is 'external_launcher', but "
     "vLLM then waits for ranks that no pod starts: give one of mp, uni",
+    ("--enable-sleep-mode", "true"): "--enable-sleep-mode has no effect here (Lets requests to /sleep move weights to "
+    "the host, a path that this server does not have): remove this setting",
+    ("ASYNC_SCHEDULING", "1"): "ASYNC_SCHEDULING has no effect here (Becomes --async-scheduling in the launcher of the "
+    "ready-made image): use --async-scheduling instead",
     ("--runner", "pooling"): f"--runner is 'pooling', but {POOLING}: give one of auto, generate",
     ("--convert", "embed"): f"--convert is 'embed', but {POOLING}: give one of auto, none",
     ("--convert", "classify"): f"--convert is 'classify', but {POOLING}: give one of auto, none",
@@ -118,7 +129,8 @@ def test_nearest_names_ignore_dashes_and_case(name: str, near: list[str]) -> Non
 def test_every_knob_outside_of_settings_is_refused_with_a_reason(name: str) -> None:
     sentence = setting_error(name, "1")
     assert sentence is not None
-    assert sentence.startswith((f"{name} is ", f"{name} must not be set ", f"{name} cannot be set here: "))
+    starts = ("is ", "must not be set ", "cannot be set here: ", "has no effect here (")
+    assert sentence.removeprefix(f"{name} ").startswith(starts)
     assert ": " in sentence
 
 
@@ -150,15 +162,46 @@ def test_setting_in_extra_args_is_refused_with_its_place() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["VLLM_HPU_MULTI_MODEL_CONFIG", "VLLM_NIXL_SIDE_CHANNEL_PORT", "UCX_TLS"])
-def test_unsupported_variable_is_refused(name: str) -> None:
-    assert list(variable_errors([name])) == [setting_error(name, "1")]
+@pytest.mark.parametrize("name", [each.name for each in knobs().values() if each.home is not KnobHome.SETTINGS])
+@pytest.mark.parametrize("value", ["1", None])
+def test_variable_is_refused_as_the_setting_is(name: str, value: str | None) -> None:
+    assert list(variable_errors({name: value})) == [setting_error(name, "1")]
 
 
-def test_variable_that_a_field_sets_is_refused() -> None:
-    assert list(variable_errors(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
-        "PT_HPU_LAZY_MODE cannot be set here: use spec.engine.executionMode instead"
+def test_variable_that_settings_may_set_is_refused_with_its_place() -> None:
+    assert list(variable_errors({"LOG_LEVEL_ALL": "4"})) == ["LOG_LEVEL_ALL must be set in spec.engine.settings"]
+
+
+@pytest.mark.parametrize("name", ["HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PROXY_PASSWORD", "TOKEN"])
+def test_credential_in_clear_text_is_refused(name: str) -> None:
+    assert list(variable_errors({name: "secret"})) == [
+        f"{name} is in clear text, so everyone who can read this resource can read it: use valueFrom"
     ]
+
+
+def test_other_variables_and_references_are_accepted() -> None:
+    variables = {"HTTPS_PROXY": "http://proxy:3128", "TOKENIZERS_PARALLELISM": "false", "AWS_SECRET_ACCESS_KEY": None}
+    assert list(variable_errors(variables)) == []
+
+
+def test_unknown_variable_with_the_prefix_of_a_knob_is_reported() -> None:
+    names = ["VLLM_DEFRAG_TRESHOLD", "PT_HPU_LAZY_MOD", "HABANA_LOG", "VLLM_ZZZZ", "MY_OWN"]
+    may_do_nothing = "is in no table of knobs, so it may have no effect:"
+    assert list(unknown_variables(names)) == [
+        f"VLLM_DEFRAG_TRESHOLD {may_do_nothing} the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG",
+        f"PT_HPU_LAZY_MOD {may_do_nothing} the nearest name is PT_HPU_LAZY_MODE (set by spec.engine.executionMode)",
+        f"HABANA_LOG {may_do_nothing} the nearest name is HABANA_LOGS",
+        f"VLLM_ZZZZ {may_do_nothing} no known name is similar",
+    ]
+
+
+@pytest.mark.parametrize("name", ["VLLM_SERVER_DEV_MODE", "--enable-sleep-mode", "--uvicorn-log-level", "DRY_RUN"])
+def test_setting_without_any_effect_is_refused(name: str) -> None:
+    assert str(setting_error(name, "1")).startswith(f"{name} has no effect here (")
+
+
+def test_no_message_recommends_offloading_of_kv_blocks() -> None:
+    assert [name for name in knobs() if "offload" in str(setting_error(name, "1")).removeprefix(name)] == []
 
 
 SETTINGS = st.sampled_from([each for each in knobs().values() if each.home is KnobHome.SETTINGS])

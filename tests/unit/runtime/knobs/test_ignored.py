@@ -49,19 +49,6 @@ def test_setting_ignored_by_the_mode_is_reported() -> None:
     ]
 
 
-def test_report_of_a_launcher_setting_names_its_replacement() -> None:
-    assert ignored("ASYNC_SCHEDULING", "1") == [
-        "engine.settings ASYNC_SCHEDULING is ignored: only the launcher of the ready-made image reads this setting, "
-        "and the runtime does not use that launcher. Use --async-scheduling instead"
-    ]
-
-
-def test_setting_of_the_benchmark_is_reported() -> None:
-    assert ignored("CON_REQ", "8") == [
-        "engine.settings CON_REQ is ignored: only the benchmark container reads this setting"
-    ]
-
-
 def test_field_ignored_by_the_mode_is_reported() -> None:
     config = vllm_config(engine={"executionMode": "eager"}, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == [

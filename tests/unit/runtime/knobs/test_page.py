@@ -27,5 +27,5 @@ def test_row_names_the_strategy_that_the_knob_requires() -> None:
     assert "Splits fused attention of long prompts into chunks. Only with strategy PaddingAware. |" in PAGE
 
 
-def test_row_of_a_setting_without_a_reader_states_it() -> None:
-    assert "Number of benchmark prompts. No effect here: for the benchmark. |" in PAGE
+def test_row_of_a_knob_without_effect_states_it() -> None:
+    assert "| `CON_REQ` | no effect here | nothing | " in PAGE

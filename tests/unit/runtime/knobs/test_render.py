@@ -187,10 +187,6 @@ def test_extra_args_are_the_last_arguments() -> None:
     assert args(engine={"extraArgs": ["--cpu-offload-gb=4"]})[-1] == "--cpu-offload-gb=4"
 
 
-def test_setting_of_another_container_is_not_passed_on() -> None:
-    assert "DRY_RUN" not in env(engine={"settings": {"DRY_RUN": "1"}})
-
-
 def test_torch_engine_on_a_card_gets_gaudi_variables() -> None:
     found = render_engine_options(
         vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}})

@@ -106,7 +106,7 @@ def test_bucket_computed_as_nan_is_named_in_the_warnings() -> None:
 
 
 def test_bucket_with_tiled_queries_causes_no_warning() -> None:
-    tiled = merged(LONG, {"spec": {"engine": {"env": [{"name": "VLLM_HPU_FSDPA_Q_TILE_ENABLE", "value": "1"}]}}})
+    tiled = merged(LONG, {"spec": {"engine": {"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "1"}}}})
     assert attention_warnings(tiled) == []
 
 

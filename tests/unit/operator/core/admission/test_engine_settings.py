@@ -49,11 +49,26 @@ def test_argument_or_variable_owned_by_a_field_is_refused() -> None:
     )
 
 
-def test_name_in_settings_and_env_is_refused() -> None:
-    engine = {"settings": {"LOG_LEVEL_ALL": 4}, "env": [{"name": "LOG_LEVEL_ALL", "value": "5"}]}
-    assert why_settings_are_wrong(inference(engine=engine)) == (
-        "spec.engine.env: LOG_LEVEL_ALL is also in engine.settings: remove one of the two entries."
+def test_setting_in_env_is_refused_with_its_place() -> None:
+    assert why_settings_are_wrong(inference(engine={"env": [{"name": "LOG_LEVEL_ALL", "value": "5"}]})) == (
+        "spec.engine.env: LOG_LEVEL_ALL must be set in spec.engine.settings."
     )
+
+
+def test_token_in_clear_text_is_refused_but_not_by_reference() -> None:
+    name, reference = "HUGGING_FACE_HUB_TOKEN", {"secretKeyRef": {"name": "hub", "key": "token"}}
+    refused = why_settings_are_wrong(inference(engine={"env": [{"name": name, "value": "hf_x"}]}))
+    assert str(refused).startswith(f"spec.engine.env: {name} is in clear text")
+    assert why_settings_are_wrong(inference(engine={"env": [{"name": name, "valueFrom": reference}]})) is None
+
+
+def test_unknown_variable_is_reported_with_the_nearest_name() -> None:
+    found = inference(engine={"env": [{"name": "VLLM_PROMPT_BS_BUCKT_MIN", "value": "1"}]})
+    assert why_settings_are_wrong(found) is None
+    verdict = judge_settings_effective(state_of(inference=found))
+    assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
+    assert verdict.message.startswith("spec.engine.env VLLM_PROMPT_BS_BUCKT_MIN is in no table of knobs")
+    assert "VLLM_PROMPT_BS_BUCKET_MIN (set by spec.bucketing.prompt.batchSize.min)" in verdict.message
 
 
 def test_many_wrong_settings_are_counted() -> None:
@@ -104,8 +119,8 @@ def test_effective_settings_are_not_reported() -> None:
 
 
 def test_many_ignored_settings_are_counted() -> None:
-    names = ("CON_REQ", "NUM_PROMPTS", "INPUT_TOK", "OUTPUT_TOK", "HABANA_PROFILE", "LOG_LEVEL_ALL", "ENABLE_CONSOLE")
-    sentence = why_settings_are_ignored(sim(dict.fromkeys(names, "1")))
+    names = [f"VLLM_PROFILE_{number}" for number in range(7)]
+    sentence = why_settings_are_ignored(inference(engine={"env": [{"name": name, "value": "1"} for name in names]}))
     assert sentence is not None
     assert sentence.endswith("; and 2 more.")
 

@@ -171,7 +171,6 @@ def test_bucket_of_a_file_is_checked() -> None:
         {"engine": {"maxNumBatchedTokens": 7680}},
         {"engine": {"maxNumBatchedTokens": 4096}},
         {"engine": {"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"}}},
-        {"engine": {"env": [{"name": "VLLM_HPU_FSDPA_Q_TILE_ENABLE", "value": "1"}]}},
         {"engine": {"name": "torch", "prefixCaching": False}},
         {"accelerator": {"generation": "none", "deviceMemory": "64Gi"}},
     ],
