@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from gaudi_operator.api.v1alpha1 import inference_class
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX
 from gaudi_operator.api.v1alpha1.resource import GROUP
-from gaudi_runtime.contract.ports import API_KEY_VARIABLE
+
+TRUST_REMOTE_CODE = "--trust-remote-code"
+FILES_OF_CODE = (
+    "--tool-parser-plugin",
+    "--reasoning-parser-plugin",
+    "GC_KERNEL_PATH",
+    "HABANA_PLUGINS_LIB_PATH",
+    "HABANA_SCAL_BIN_PATH",
+)
+"""Settings of the engine that name files of code, which a volume of the pod may contain."""
 
 SPEC = "SPEC"
 """Placeholder in an expression for the new or the old spec."""
@@ -168,9 +177,9 @@ RULES = (
     ),
     LimitRule(
         "trustRemoteCode",
-        "spec.engine.settings --trust-remote-code ",
-        f"{SPEC}.?engine.?settings.orValue({{}}).filter(k, k == '--trust-remote-code')"
-        f".map(k, string({SPEC}.engine.settings[k])).filter(v, v.lowerAscii() != 'false')",
+        "spec.engine.settings ",
+        f"{SPEC}.?engine.?settings.orValue({{}}).filter(k, k in [{', '.join(map(repr, FILES_OF_CODE))}] ||"
+        f" k == '{TRUST_REMOTE_CODE}' && string({SPEC}.engine.settings[k]).lowerAscii() != 'false')",
         "false",
         condition="!LIMIT",
         problem="' is not allowed (limits.trustRemoteCode)'",
@@ -195,8 +204,7 @@ RULES = (
     LimitRule(
         "apiKeyRequired",
         "spec.server.apiKeySecretRef",
-        f"({SPEC}.?server.?apiKeySecretRef.hasValue() ||"
-        f" {SPEC}.?engine.?env.orValue([]).exists(e, e.name == '{API_KEY_VARIABLE}')) ? [] : ['']",
+        f"{SPEC}.?server.?apiKeySecretRef.hasValue() ? [] : ['']",
         "false",
         condition="LIMIT",
         problem="' must be set (limits.apiKeyRequired)'",

@@ -140,7 +140,12 @@ class ClassLimits(ApiModel):
     extra_arguments: Annotated[tuple[ArgumentName, ...], Field(max_length=128)] | None = Field(
         None, description="Names of arguments that engine.extraArgs may contain, with the dashes."
     )
-    trust_remote_code: bool = Field(True, description="Whether code of a checkpoint may run (--trust-remote-code).")
+    trust_remote_code: bool = Field(
+        True,
+        description="Whether engine.settings may run code of a checkpoint (--trust-remote-code), or of files:"
+        " --tool-parser-plugin, --reasoning-parser-plugin, GC_KERNEL_PATH, HABANA_PLUGINS_LIB_PATH and"
+        " HABANA_SCAL_BIN_PATH.",
+    )
     max_replicas: Annotated[int, Field(ge=0, le=1000)] | None = Field(
         None, description="Maximum number of replicas that spec.replicas and autoscaling.maxReplicas may set."
     )

@@ -20,9 +20,24 @@ _MOST_VARIABLES, _MOST_CONTAINERS = 1_000, 100
 """The limits for stored templates, because every reconcile reads all variables and containers."""
 
 
+class _SecretKeyRef(TolerantModel):
+    optional: bool = False
+
+
+class _VariableSource(TolerantModel):
+    secret_key_ref: _SecretKeyRef | None = None
+
+
 class _Variable(TolerantModel):
     name: str
     value: str = ""
+    value_from: _VariableSource = _VariableSource()
+
+    @property
+    def is_required_secret(self) -> bool:
+        """True if the container does not start without the Secret that contains the value."""
+        reference = self.value_from.secret_key_ref
+        return reference is not None and not reference.optional
 
 
 class _Resources(TolerantModel):

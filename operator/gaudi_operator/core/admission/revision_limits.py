@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from gaudi_operator.api.class_rules import FILES_OF_CODE, TRUST_REMOTE_CODE
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits, SourceKind
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.pod_view import PodTemplateView, is_path_inside
@@ -114,7 +115,12 @@ def _user_variables(view: PodTemplateView, inputs: Mapping[str, Any]) -> Iterato
 
 def _has_api_key(view: PodTemplateView) -> bool:
     runtime_containers = [container for container in view.spec.containers if container.name == CONTAINER]
-    return any(variable.name == API_KEY_VARIABLE for container in runtime_containers for variable in container.env)
+    # Without an optional Secret, the kubelet would set no variable, and the server would require no key.
+    return any(
+        variable.name == API_KEY_VARIABLE and variable.is_required_secret
+        for container in runtime_containers
+        for variable in container.env
+    )
 
 
 _SOURCES = {
@@ -126,7 +132,7 @@ _SOURCES = {
 
 
 def engine_limit_violations(
-    revision: Revision, views: Iterable[PodTemplateView], limits: ClassLimits
+    revision: Revision, views: Sequence[PodTemplateView], limits: ClassLimits
 ) -> Iterator[Finding]:
     """Yield the engine settings of a revision that exceed the limits of its class.
 
@@ -142,10 +148,13 @@ def engine_limit_violations(
         name = str(argument).partition("=")[0]
         if limits.extra_arguments is not None and name.startswith("--") and name not in limits.extra_arguments:
             yield f"spec.engine.extraArgs {name}", _not_allowed_reason("extraArguments", limits.extra_arguments)
-    for settings in (_get_section(engine, "settings"), config.engine.settings):
-        trust_remote_code = settings.get("--trust-remote-code")
-        if not limits.trust_remote_code and trust_remote_code is not None and str(trust_remote_code).lower() != "false":
-            yield "spec.engine.settings --trust-remote-code", "is not allowed (limits.trustRemoteCode)"
+    variables = {
+        each.name: each.value for view in views for container in view.spec.containers for each in container.env
+    }
+    for settings in (_get_section(engine, "settings"), config.engine.settings, variables):
+        for name, value in () if limits.trust_remote_code else settings.items():
+            if name in FILES_OF_CODE or (name == TRUST_REMOTE_CODE and str(value).lower() != "false"):
+                yield f"spec.engine.settings {name}", "is not allowed (limits.trustRemoteCode)"
     for stall_timeout in (
         _get_section(revision.inputs, "warmup").get("stallTimeoutSeconds"),
         config.serving.stall_timeout_seconds,

@@ -62,6 +62,13 @@ def test_trial_does_not_warn_about_allowed_specs(limits: Object, spec: Object) -
     assert (refused(limits, new=new, trial=True), warned(limits, new=new, trial=True)) == ([], [])
 
 
+def test_key_in_env_does_not_replace_a_required_secret() -> None:
+    reference = {"secretKeyRef": {"name": "none", "key": "k", "optional": True}}
+    new = resource(engine={"env": [{"name": "VLLM_API_KEY", "valueFrom": reference}]})
+    (sentence,) = refused({"apiKeyRequired": True}, new=new)
+    assert sentence.startswith("spec.server.apiKeySecretRef must be set (limits.apiKeyRequired)")
+
+
 def test_policy_checks_the_spec_and_operator_the_rendered_pod() -> None:
     limits = {"images": ["registry.example.com/"]}
     # The spec names no image. The image of the installation, which the class forbids, is only in the rendered pod.

@@ -55,6 +55,14 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"engine": {**VLLM, "settings": {"--trust-remote-code": "true"}}},
         "spec.engine.settings --trust-remote-code ",
     ),
+    *(
+        (
+            {"trustRemoteCode": False},
+            {"engine": {**VLLM, "settings": {name: "/etc/code"}}},
+            f"spec.engine.settings {name} is not allowed ",
+        )
+        for name in ("--tool-parser-plugin", "--reasoning-parser-plugin", "GC_KERNEL_PATH", "HABANA_PLUGINS_LIB_PATH")
+    ),
     ({"modelSources": ["OciImage"]}, {"model": HUB}, "spec.model.source.huggingFace "),
     (
         {"modelSources": ["PersistentVolumeClaim"]},

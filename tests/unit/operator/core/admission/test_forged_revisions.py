@@ -38,6 +38,11 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
             "spec.engine.settings --trust-remote-code ",
         ),
         (
+            {"trustRemoteCode": False},
+            {"engine": {"env": [{"name": "GC_KERNEL_PATH", "value": "/etc/code.so"}]}},
+            "spec.engine.settings GC_KERNEL_PATH ",
+        ),
+        (
             {"extraArguments": []},
             {"engine": {**VLLM, "extraArgs": ["--of-a-plugin"]}},
             "spec.engine.extraArgs --of-a-plugin ",

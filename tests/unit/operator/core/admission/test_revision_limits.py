@@ -14,6 +14,7 @@ from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, FOLDER, 
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 VLLM = {"name": "vllm"}
+OPTIONAL_KEY = {"name": "keys", "key": "api", "optional": True}
 HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
 """The inputs of a forged revision."""
 
@@ -70,6 +71,12 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"environmentVariables": []}, sidecar(**variable("HOME")), "spec.pod.sidecars log: env HOME "),
     ({"extraArguments": ["--of-a"]}, spec_with_arguments("--of-a-plugin"), "spec.engine.extraArgs --of-a-plugin "),
     ({"apiKeyRequired": True}, sidecar(**variable("VLLM_API_KEY")), "spec.server.apiKeySecretRef must be set "),
+    (
+        {"apiKeyRequired": True},
+        {"engine": {"env": [{"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": OPTIONAL_KEY}}]}},
+        "spec.server.apiKeySecretRef must be set ",
+    ),
+    ({"apiKeyRequired": True}, {"engine": variable("VLLM_API_KEY")}, "spec.server.apiKeySecretRef must be set "),
     (
         {"maxCards": 8},
         {
