@@ -15,6 +15,7 @@ from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
 from tests.support.kubelet import Kubelet
+from tests.unit.chart.test_operator_policy import HOSTILE, SERVICE
 
 REFUSED = "The account of gaudi-operator may write only what a GaudiInference owns"
 LABELS = {NAME_LABEL: "tiny"}
@@ -101,6 +102,27 @@ async def test_object_without_an_owner_cannot_be_created(api: KubeApi, new_opera
     assert REFUSED in await until(partial(refused, config_map), "the refusal")
     owned = {**config_map["metadata"], "ownerReferences": [missing_owner()]}
     assert await refused({**config_map, "metadata": owned}) is None
+
+
+def owned(manifest: Object) -> Object:
+    """Return a manifest of the unit tests for the namespace of this test."""
+    return {**manifest, "metadata": {"name": manifest["metadata"]["name"], "ownerReferences": [missing_owner()]}}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_object_that_reaches_others_cannot_be_created(api: KubeApi, new_operator: NewOperator, case: str) -> None:
+    manifest, message = HOSTILE[case]
+    assert message in await until(partial(refusal, api, "POST", owned(manifest), owned(manifest)), "the refusal")
+
+
+async def test_external_address_of_a_user_blocks_no_write(api: KubeApi, new_operator: NewOperator) -> None:
+    service = owned(SERVICE)
+    assert await refusal(api, "POST", service, service) is None
+    await api.create({**service, "spec": {**service["spec"], "externalIPs": ["10.1.1.1"]}})
+    other_addresses = {"spec": {"externalIPs": ["10.1.1.2"]}}
+    message = await until(partial(refusal, api, "PATCH", service, other_addresses), "the refusal")
+    assert "without external addresses" in message
+    assert await refusal(api, "PATCH", service, {"spec": {"internalTrafficPolicy": "Local"}}) is None
 
 
 async def test_policy_refuses_no_write_during_the_life_of_a_resource(

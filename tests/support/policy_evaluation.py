@@ -18,14 +18,22 @@ _NAMES = ("object", "oldObject", "request", "params", "namespaceObject", "variab
 
 
 def messages(
-    policy: Object, new: Object, old: Object | None = None, params: Object | None = None, labels: Object | None = None
+    policy: Object,
+    new: Object,
+    old: Object | None = None,
+    params: Object | None = None,
+    labels: Object | None = None,
+    request: Object | None = None,
 ) -> list[str]:
-    """Return the messages with which a policy denies the creation of `new`, or the update from `old` to `new`."""
+    """Return the messages with which a policy denies the creation of `new`, or the update from `old` to `new`.
+
+    `request` contains further members of the request, such as its resource.
+    """
     spec = policy["spec"]
     data: dict[str, Any] = {
         "object": new,
         "oldObject": old,
-        "request": {"operation": "UPDATE" if old else "CREATE"},
+        "request": {"operation": "UPDATE" if old else "CREATE", **(request or {})},
         "params": params,
         "namespaceObject": {"metadata": {"name": new["metadata"]["namespace"], "labels": labels or {}}},
         "variables": {},
@@ -40,7 +48,7 @@ def messages(
 def _failed(validations: list[Object], data: dict[str, Any]) -> Iterator[str]:
     for each in validations:
         if not _value(each["expression"], data):
-            yield str(_value(each["messageExpression"], data))
+            yield str(_value(each["messageExpression"], data) if "messageExpression" in each else each["message"])
 
 
 def _value(expression: str, data: dict[str, Any]) -> Any:

@@ -1,12 +1,24 @@
-"""The chart's policy for the operator's account has the same lists as the operator's check of stored pod templates."""
+"""The chart's policy for the operator's account accepts what the operator writes, and refuses what it never writes.
+
+The policy has the same lists as the operator's check of stored pod templates.
+"""
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
 
+from gaudi_operator.api.v1alpha1.network import ServiceType
 from gaudi_operator.core.admission import pod_fields
+from gaudi_operator.core.children.network import network_policy, service
+from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget
+from gaudi_operator.core.names import NAME_LABEL
+from tests.support.builders import Object, merged
+from tests.support.policy_evaluation import messages
 from tests.unit.chart.rendering import of_kind, render
+from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
+from tests.unit.operator.core.resources import DEFAULTS, inference
 
 pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
@@ -44,3 +56,81 @@ def test_allowed_host_paths_are_normalized_with_a_trailing_slash() -> None:
         ('"/models/a/"', '["team"]', "[3000]"),
         ('"/"', "[]", "[]"),
     ]
+
+
+@cache
+def policy() -> Object:
+    spec = account_policy(allowHostPath=[{"prefix": "/models"}])
+    return {"spec": {**spec, "matchConditions": []}}
+
+
+def refusals(new: Object, old: Object | None = None) -> list[str]:
+    """Return the messages with which the policy refuses a write of the operator's account."""
+    request = {"resource": {"resource": f"{new['kind'].lower()}s".replace("ys", "ies")}, "namespace": "models"}
+    return messages(policy(), new, old, request=request)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_child_of_an_example_may_be_written(example: str) -> None:
+    assert [refusals(child) for child in children(example).values()] == [[]] * len(children(example))
+
+
+@pytest.mark.parametrize("service_type", ServiceType)
+def test_service_of_every_type_may_be_written(service_type: ServiceType) -> None:
+    written = service(inference(service={"type": service_type, "annotations": {"a/b": "c"}}, networkAccess=CLIENTS))
+    defaults = {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ipFamilies": ["IPv4"], "sessionAffinity": "None"}
+    stored = merged(
+        written, {"spec": {**defaults, "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster"}}
+    )
+    by_webhook = merged(written, {"spec": {"loadBalancerClass": "service.k8s.aws/nlb"}})
+    assert refusals(written) == refusals(stored, stored) == refusals(by_webhook) == []
+
+
+CLIENTS: Object = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+TINY = inference(autoscaling={"minReplicas": 1, "maxReplicas": 2})
+SERVICE, NETWORK_POLICY = service(TINY), network_policy(TINY, DEFAULTS)
+BUDGET = pod_disruption_budget(TINY, 2, 1)
+AUTOSCALER = horizontal_pod_autoscaler(TINY, TINY.spec.autoscaling, 300) if TINY.spec.autoscaling else {}
+REPLICA_SET = children("tiny-torch-cpu")["workload"]
+SELECTS = "The account of gaudi-operator may select only pods of the GaudiInference that owns the object."
+FIELDS = "The account of gaudi-operator may write only Services with the fields that its own manifests have"
+SCALES = "The account of gaudi-operator may scale only the GaudiInference that owns the autoscaler."
+
+
+DNS = {"app": "dns"}
+OTHERS = {"matchLabels": DNS}
+EXPRESSION = {"matchLabels": None, "matchExpressions": [{"key": "app", "operator": "In", "values": ["dns"]}]}
+HOSTILE: dict[str, tuple[Object, str]] = {
+    "external IP": (merged(SERVICE, {"spec": {"externalIPs": ["1.1.1.1"]}}), FIELDS),
+    "external name": (merged(SERVICE, {"spec": {"type": "ExternalName", "externalName": "evil.example.com"}}), FIELDS),
+    "address of a load balancer": (merged(SERVICE, {"spec": {"loadBalancerIP": "1.1.1.1"}}), FIELDS),
+    "pods of others": (merged(SERVICE, {"spec": {"selector": {NAME_LABEL: "other"}}}), SELECTS),
+    "no pods": (merged(SERVICE, {"spec": {"selector": None}}), SELECTS),
+    "pods of others in a network policy": ({**NETWORK_POLICY, "spec": {"podSelector": OTHERS}}, SELECTS),
+    "all pods in a network policy": ({**NETWORK_POLICY, "spec": {"podSelector": {}, "ingress": []}}, SELECTS),
+    "pods of others in a budget": ({**BUDGET, "spec": {"maxUnavailable": 0, "selector": OTHERS}}, SELECTS),
+    "all pods in a budget": (merged(BUDGET, {"spec": {"selector": None}}), SELECTS),
+    "pods of others in a ReplicaSet": (
+        merged(REPLICA_SET, {"spec": {"selector": EXPRESSION, "template": {"metadata": {"labels": DNS}}}}),
+        SELECTS,
+    ),
+    "a Deployment": (
+        merged(AUTOSCALER, {"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment"}}}),
+        SCALES,
+    ),
+    "another resource": (merged(AUTOSCALER, {"spec": {"scaleTargetRef": {"name": "other"}}}), SCALES),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_object_that_reaches_others_is_refused(case: str) -> None:
+    manifest, message = HOSTILE[case]
+    (refusal,) = refusals(manifest)
+    assert refusal.startswith(message)
+
+
+def test_external_address_of_a_user_does_not_block_updates() -> None:
+    old = merged(SERVICE, {"spec": {"externalIPs": ["10.1.1.1"], "loadBalancerIP": "10.1.1.2"}})
+    assert refusals(merged(old, {"spec": {"ports": [{"port": 81}]}}), old) == []
+    (refusal,) = refusals(merged(old, {"spec": {"externalIPs": ["10.1.1.3"]}}), old)
+    assert refusal.startswith(FIELDS)
