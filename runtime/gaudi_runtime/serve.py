@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
+from gaudi_runtime.contract.failures import PASSING_REASONS, RESTART_SECONDS
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
 from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine, ServingEngine, TokenEngine
@@ -44,7 +45,7 @@ from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_settings_invalid
 from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_periodically
 from gaudi_runtime.process.children import end_children
-from gaudi_runtime.process.exit import exit_at_once, exit_with_error, watch_for_loss
+from gaudi_runtime.process.exit import exit_at_once, exit_with_failure, watch_for_loss
 from gaudi_runtime.process.open_files import raise_open_file_limit
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import run_in_worker_thread
@@ -70,10 +71,13 @@ class Status:
     registry: CollectorRegistry
 
 
-async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
+async def serve(
+    config_file: Path, schedule: Schedule = USUAL_SCHEDULE, restart_seconds: float = RESTART_SECONDS
+) -> None:
     """Run the runtime process until SIGTERM. Answer probes immediately, and serve the model when it is warm.
 
-    `schedule` says when a learned plan is compared with the plan that is in use.
+    `schedule` says when a learned plan is compared with the plan that is in use. If the start fails, the process
+    reports the failure until SIGTERM, or for `restart_seconds` if the failure may pass.
     """
     signals = Signals()
     raise_open_file_limit()
@@ -81,7 +85,7 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
         config = read_config(config_file)
     except ConfigError as error:
         async with status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
-            await _report_failure_and_wait(error, status.board, signals)
+            await _report_failure_and_wait(error, status.board, signals, restart_seconds)
         return
     async with (
         status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status,
@@ -96,12 +100,12 @@ async def serve(config_file: Path, schedule: Schedule = USUAL_SCHEDULE) -> None:
                 await _run_follower(config, topology, status, signals)
         except Stopped:
             log.info("Stopped before serving.")
-        except EngineLost as error:
-            status.board.fail(runtime_failure(error))
-            await traces.close()
-            exit_with_error(error)
         except Exception as error:  # the report must show every error
-            await _report_failure_and_wait(error, status.board, signals)
+            seconds = 0 if isinstance(error, EngineLost) else restart_seconds
+            failure = await _report_failure_and_wait(error, status.board, signals, seconds)
+            if not signals.stop.is_set():
+                await traces.close()
+                exit_with_failure(failure)
 
 
 @contextlib.asynccontextmanager
@@ -127,14 +131,25 @@ def runtime_failure(error: Exception) -> RuntimeFailure:
     return RuntimeFailure(reason="Crashed", message=last_line[:2048])
 
 
-async def _report_failure_and_wait(error: Exception, board: ReportBoard, signals: Signals) -> None:
-    # Keep the process running. A restart would fail in the same way, and the report would be lost in a crash loop.
+async def _report_failure_and_wait(
+    error: Exception, board: ReportBoard, signals: Signals, restart_seconds: float
+) -> RuntimeFailure:
+    """Report the failure until SIGTERM, or for `restart_seconds` if it may pass, and return it."""
     failure = runtime_failure(error)
     is_start_error = isinstance(error, RuntimeStartError)
-    log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if is_start_error else error)
+    log.error(
+        "This process cannot serve (%s): %s",
+        failure.reason,
+        failure.message,
+        exc_info=None if is_start_error else error,
+    )
     board.fail(failure)
     await asyncio.to_thread(end_children)  # processes that the engine has started keep their memory
-    await signals.stop.wait()
+    # All other failures would repeat after a restart, and the report would be lost in a crash loop.
+    seconds = restart_seconds if failure.reason in PASSING_REASONS else None
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(signals.stop.wait(), seconds)
+    return failure
 
 
 async def _run_leader(

@@ -159,7 +159,7 @@ def _probe_response(reason: str | None) -> Response:
 def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat_seconds: float) -> str | None:
     """Return the reason for a restart, or None if a restart would not help. Both durations are in seconds."""
     # During start-up, only a lack of progress counts as a failure, never a fixed time (docs/internals/warmup.md,
-    # Probes). A failed start stays alive: a restart would fail, too, and the report would be lost in a crash loop.
+    # Probes). A failed start stays alive. If a restart may help, the process exits by itself (contract/failures.py).
     if not report.phase.is_settled and report.since_progress_seconds > stall_timeout:
         return (
             f"Start-up has made no progress in phase {report.phase}{_current_bucket_text(report)} for "

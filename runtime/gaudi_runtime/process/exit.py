@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gaudi_runtime.contract.report import RuntimeFailure
-from gaudi_runtime.errors import EngineLost, RuntimeStartError
+from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.report.report_board import ReportBoard
 
@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """The file whose content the kubelet shows for an ended container, for example in `kubectl describe pod`."""
-MOST_CHARACTERS = 2048
+MOST_CHARACTERS = 1024
+"""The kubelet keeps the last 4096 bytes of this file. A longer message could lose the reason at its beginning."""
 
 UntilLost = Callable[[], Awaitable[EngineLost]]
 
@@ -31,11 +32,11 @@ def exit_at_once() -> NoReturn:
     _exit(0)
 
 
-def exit_with_error(error: RuntimeStartError) -> NoReturn:
-    """Write the reason to the termination message and exit with code 1, so that the kubelet restarts the container."""
-    log.error("This process cannot continue (%s): %s", error.reason, error)
+def exit_with_failure(failure: RuntimeFailure) -> NoReturn:
+    """Write the failure to the termination message and exit with code 1, so that the kubelet restarts the container."""
+    log.error("This process exits (%s): %s", failure.reason, failure.message)
     with contextlib.suppress(OSError):  # the file exists only in a pod
-        TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")
+        TERMINATION_LOG.write_text(f"{failure.reason}: {failure.message}"[:MOST_CHARACTERS] + "\n")
     _exit(1)
 
 
@@ -53,8 +54,9 @@ async def watch_for_loss(until_lost: UntilLost | None, board: ReportBoard) -> As
 async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
     """Wait until the engine or a rank is lost, report the error, and exit this process."""
     error = await until_lost()
-    board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
-    exit_with_error(error)
+    failure = RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS])
+    board.fail(failure)
+    exit_with_failure(failure)
 
 
 def _exit(code: int) -> NoReturn:

@@ -43,7 +43,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("RolloutPaused",): (RESUME,),
     ("RolledBack", "RevisionFailed", "TooManyRecompiles", "TooManyErrors", "ForecastMissed"): (HISTORY, UNDO),
     ("RevisionNotKept",): (HISTORY, EDIT),
-    ("CrashLoopBackOff", "CompileCrashed", "HostOutOfMemory", "PodsFail", "EngineLost"): (LAST_LOG, HISTORY),
+    ("CrashLoopBackOff", "CompileCrashed", "HostOutOfMemory", "PodsFail", "Crashed", "EngineLost"): (LAST_LOG, HISTORY),
     ("InitContainerFails", "SidecarFails"): (POD, LOG),
     (
         *("Unschedulable", "SchedulingGated", "UpgradeBlocked", "VolumeNotBound", "PodNotPrepared"),

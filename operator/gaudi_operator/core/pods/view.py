@@ -17,6 +17,7 @@ from gaudi_operator.core.names import (
 )
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_operator.core.text_formats import parse_int32, parse_timestamp
+from gaudi_runtime.contract.failures import EXTERNAL_REASONS
 from gaudi_runtime.contract.report import NO_PLAN, Phase, WarmupReport
 
 ENDED = frozenset({"Succeeded", "Failed"})
@@ -41,6 +42,12 @@ class ContainerExit:
     def out_of_memory(self) -> bool:
         """Whether the kernel killed the container because memory ran out (`OOMKilled`)."""
         return self.reason == OUT_OF_MEMORY
+
+    @property
+    def external_reason(self) -> str | None:
+        """The reason in the runtime's termination message if its cause is outside the revision, such as `DiskFull`."""
+        reason = self.message.partition(":")[0]
+        return reason if reason in EXTERNAL_REASONS else None
 
     def __str__(self) -> str:
         summary = f"{self.reason}, exit code {self.exit_code}"
@@ -148,6 +155,17 @@ class PodView:
         last_end = self.container.last_exit.ended_at if self.container and self.container.last_exit else None
         transitions = (condition.since for condition in conditions if condition and condition.is_true)
         return max(filter(None, (self.created_at, last_end, *transitions)), default=None)
+
+    @property
+    def starting_since(self) -> datetime | None:
+        """The time since which the pod tries to serve: its gate closed, or it got a node. None while the gate is open.
+
+        Restarts of the container do not change this time.
+        """
+        if self.gate is not None:
+            return None if self.gate.is_true else self.gate.since
+        scheduled = self.conditions.get("PodScheduled")
+        return scheduled.since if scheduled else self.created_at
 
     @property
     def gate(self) -> PodCondition | None:

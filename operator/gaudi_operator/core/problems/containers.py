@@ -107,7 +107,8 @@ def crash_loop_problem(pod: PodView, criteria: Criteria) -> Problem | None:
 
     The operator counts terminations itself, because the kubelet resets its back-off while the next container warms up.
     """
-    if pod.container is None:
+    # A cause outside the revision is no crash (pod_problems.py).
+    if pod.container is None or (pod.container.last_exit and pod.container.last_exit.external_reason):
         return None
     # The waiting reason disappears while the container runs. Without the number of restarts, the condition would flap.
     restarts_often = pod.container.restarts >= CRASH_LOOP_RESTARTS and not pod.has_gate_condition

@@ -37,11 +37,11 @@ from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.learned_plan import why_forecast_missed
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, make_problem, worst_problem
 from gaudi_operator.core.text_formats import format_sentence
+from gaudi_runtime.contract.failures import CRASH_REASONS
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Checks, Problem
 
-_SURROUNDINGS = RESOLVED_BY_OTHERS | {"HubUnreachable", "DiskFull", "DeviceUnavailable", "PortUnavailable"}
-"""Reasons of problems that may pass or would affect another revision too. They cause no rollback."""
+_BEFORE_WARM_UP = (Phase.STARTING, Phase.FETCHING, Phase.LOADING)
 
 REPORT_SECONDS = 10.0
 """The maximum seconds between reports of a starting pod, even without progress."""
@@ -65,7 +65,7 @@ def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Proble
 
 def is_caused_by_revision(problem: Problem) -> bool:
     """Return True if the revision itself causes the problem of its pods, not their environment."""
-    return problem.reason not in _SURROUNDINGS
+    return problem.reason not in RESOLVED_BY_OTHERS
 
 
 def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
@@ -73,12 +73,33 @@ def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     return _CHECKS(pod, criteria)
 
 
-def _reported_start_problem(pod: PodView, _: Criteria) -> Problem | None:
+def _reported_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
+    if failure.reason in CRASH_REASONS and (loop := crash_loop_problem(pod, criteria)):
+        return loop
+    # Use a time that later restarts do not change, so that the deadline for others can expire.
+    first_try = pod.container is None or pod.container.restarts == 0
+    since = pod.report_received_at if first_try else pod.starting_since
     message, lasting_message = (f"Pod {pod.name} {verb} start: {failure.message}" for verb in ("cannot", "could not"))
-    return make_problem(failure.reason, message, pod.report_received_at, lasting_message)
+    return make_problem(failure.reason, message, since, lasting_message)
+
+
+def _last_failure_problem(pod: PodView, _: Criteria) -> Problem | None:
+    """Return the failure that ended the previous container, until the next container has loaded the model.
+
+    Only a failure with a cause outside the revision is returned. All other failures count as crashes.
+    """
+    last_exit, since = pod.container.last_exit if pod.container else None, pod.starting_since
+    if last_exit is None or last_exit.external_reason is None or last_exit.ended_at is None or since is None:
+        return None
+    is_past = last_exit.ended_at < since or (pod.report is not None and pod.report.phase not in _BEFORE_WARM_UP)
+    if is_past:
+        return None
+    cause = format_sentence(last_exit.message.removeprefix(f"{last_exit.external_reason}: "))
+    message = f"Pod {pod.name} could not start: {cause} Its container restarts and tries again."
+    return make_problem(last_exit.external_reason, message, since)
 
 
 def _scheduling_problem(pod: PodView, criteria: Criteria) -> Problem | None:
@@ -277,6 +298,7 @@ _CHECKS = Checks(
     _preparation_problem,
     _worker_problem,
     _stall_problem,
+    _last_failure_problem,
     _shortfall_problem,
     _recompile_problem,
     _error_rate_problem,

@@ -13,9 +13,10 @@ from datetime import datetime
 from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_runtime.contract.failures import PASSING_REASONS
 from gaudi_runtime.errors import Problem
 
-RESOLVED_BY_OTHERS = frozenset(
+RESOLVED_BY_OTHERS = PASSING_REASONS | frozenset(
     {
         # The scheduler retries after every change of a node, volume or pod.
         "Unschedulable",
@@ -35,8 +36,6 @@ RESOLVED_BY_OTHERS = frozenset(
         # its device plugin has started.
         "PodsRefused",
         "PodsFail",
-        # The runtime process exits, and the kubelet restarts its container.
-        "EngineLost",
         # The operator retries. The controller may be installed later, and the ConfigMap or class may be created by the
         # next sync.
         "LeaderWorkerSetMissing",
@@ -44,7 +43,10 @@ RESOLVED_BY_OTHERS = frozenset(
         "ClassMissing",
     }
 )
-"""The reasons of problems that others may resolve. All other reasons need a user at once."""
+"""The reasons of problems that others may resolve. All other reasons need a user at once.
+
+After a failure in PASSING_REASONS, the kubelet restarts the container.
+"""
 
 QUEUED = frozenset({"SchedulingGated"})
 """Reasons of pods that wait for quota. This may take hours and never counts as stalled."""

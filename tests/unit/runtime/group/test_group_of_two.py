@@ -15,6 +15,7 @@ from gaudi_runtime.contract.report import Phase, RecipeOutcome
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
+ROOT = Path(__file__).parents[4]
 Start = Callable[[int], RuntimeProcess]
 SLOW_SECOND = {"onlyRank": 1, "slowAtBucket": "decode:1", "slowSeconds": 86400}
 
@@ -26,12 +27,13 @@ class Group:
         self._folder, self._stack, self._script = folder, stack, script
         self._port = free_port()
 
-    def start(self, rank: int) -> RuntimeProcess:
-        """Start one rank."""
+    def start(self, rank: int, module: str = "gaudi_runtime") -> RuntimeProcess:
+        """Start one rank. `module` is the Python module that the process runs."""
         folder = self._folder / f"{rank}-{free_port()}"
         folder.mkdir()
         variables = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(rank), "LWS_LEADER_ADDRESS": "127.0.0.1"}
-        return self._stack.enter_context(runtime_process(folder, self._config(), variables=variables))
+        variables["PYTHONPATH"] = str(ROOT)
+        return self._stack.enter_context(runtime_process(folder, self._config(), variables=variables, module=module))
 
     def _config(self) -> RuntimeConfig:
         config = sim_config(self._script, serving={"group_port": self._port})
@@ -92,6 +94,13 @@ def test_rank_that_cannot_load_fails_the_group_with_reason(group: Callable[..., 
     failure = leader.report().failure
     assert failure is not None
     assert (failure.reason, failure.message.split(": ")[0]) == ("ModelNotFound", "Rank 1")
+
+
+def test_leader_ends_if_the_failure_of_a_rank_may_pass(group: Callable[..., Group]) -> None:
+    pods = group(failLoad="DeviceUnavailable", onlyRank=1)
+    leader, _ = pods.start(0, "tests.unit.runtime.serve.hasty"), pods.start(1)
+    assert leader.exit_code() == 1
+    assert "This process exits (DeviceUnavailable): Rank 1: " in leader.log.read_text()
 
 
 def test_serving_leader_ends_if_a_rank_is_lost(group: Callable[..., Group]) -> None:

@@ -1,11 +1,22 @@
-"""Failed starts: the process keeps running, its report has the reason, and no restart loop begins."""
+"""Failed starts: the report has the reason. The process ends only after a failure that a new process may not have."""
 
 import signal
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+import pytest
 
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+
+ROOT = Path(__file__).parents[4]
+
+
+def hasty_process(folder: Path, reason: str) -> AbstractContextManager[RuntimeProcess]:
+    """Start a runtime that cannot load its model for `reason`, and that exits at once if this failure may pass."""
+    config, variables = sim_config({"failLoad": reason}), {"PYTHONPATH": str(ROOT)}
+    return runtime_process(folder, config, variables=variables, module="tests.unit.runtime.serve.hasty")
 
 
 def failed(runtime: RuntimeProcess) -> WarmupReport:
@@ -21,6 +32,28 @@ def test_missing_model_is_reported_and_the_process_stays_alive(tmp_path: Path) -
         assert runtime.get("/livez").status_code == 200
         assert runtime.get("/readyz").json()["message"].startswith("Start-up failed (ModelNotFound): ")
         assert not runtime.model_port_open()
+        runtime.signal(signal.SIGTERM)
+        assert runtime.exit_code() == 0
+
+
+@pytest.mark.parametrize(("script", "reason"), [("HubUnreachable", "HubUnreachable"), ("NoSuchReason", "Crashed")])
+def test_failure_that_may_pass_ends_the_process(script: str, reason: str, tmp_path: Path) -> None:
+    with hasty_process(tmp_path, script) as runtime:
+        assert runtime.exit_code() == 1
+        assert f"This process exits ({reason}): " in runtime.log.read_text()
+
+
+def test_failure_that_may_pass_is_reported_for_minutes(tmp_path: Path) -> None:
+    with runtime_process(tmp_path, sim_config({"failLoad": "DiskFull"})) as runtime:
+        assert failed(runtime).phase is Phase.FAILED
+        assert runtime.get("/livez").status_code == 200
+        runtime.signal(signal.SIGTERM)
+        assert runtime.exit_code() == 0
+
+
+def test_failure_that_cannot_pass_never_ends_the_process(tmp_path: Path) -> None:
+    with hasty_process(tmp_path, "ModelNotFound") as runtime:
+        assert failed(runtime).phase is Phase.FAILED
         runtime.signal(signal.SIGTERM)
         assert runtime.exit_code() == 0
 

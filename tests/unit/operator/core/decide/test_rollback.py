@@ -1,13 +1,15 @@
 """Scenarios of decide() for a failing revision: the rollout ends, and the last good revision keeps serving."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
+from gaudi_runtime.contract.failures import CRASH_REASONS, EXTERNAL_REASONS
 from gaudi_runtime.contract.report import NO_PLAN, Phase, PhaseProgress, RuntimeFailure
-from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import (
     BIGGER,
     STALL,
@@ -34,7 +36,6 @@ def message(cluster: Cluster, kind: str = "Stalled") -> str:
     [
         (STALL, "WarmupStalled"),
         ({"phase": Phase.SERVING, "prompt": PhaseProgress(planned=8, warmed=8, captured=4)}, "CapturedBelowThreshold"),
-        ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="Crashed", message="Segfault.")}, "Crashed"),
         ({"phase": Phase.FAILED, "plan_hash": NO_PLAN, "failure": REFUSED}, "ConfigInvalid"),
         ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="ModelNotFound", message="No.")}, "ModelNotFound"),
     ],
@@ -49,12 +50,45 @@ def test_failed_revision_is_rolled_back(how: dict[str, Any], reason: str) -> Non
     assert condition(cluster, "Stalled") == ("True", "RolledBack")
 
 
-@pytest.mark.parametrize("reason", ["HubUnreachable", "DiskFull", "DeviceUnavailable"])
+def restart_after(cluster: Cluster, reason: str, times: int) -> None:
+    """Let the container of the newest revision's pod fail for `reason` and restart, several times."""
+    (pod,) = [each for each in cluster.kind("Pod") if not each["status"]["containerStatuses"][0]["ready"]]
+    name, (container,) = pod["metadata"]["name"], pod["status"]["containerStatuses"]
+    for number in range(1, times + 1):
+        cluster.report(name, Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Not now."))
+        cluster.operate()
+        cluster.now += timedelta(minutes=5)
+        cluster.restart(name)
+        exited = {"reason": "Error", "exitCode": 1, "message": f"{reason}: Not now.", "finishedAt": stamp(cluster.now)}
+        container |= {"restartCount": number, "lastState": {"terminated": exited}}
+        cluster.operate()
+
+
+@pytest.mark.parametrize("reason", sorted(EXTERNAL_REASONS))
 def test_failure_common_to_all_revisions_causes_no_rollback(reason: str) -> None:
     failed = RuntimeFailure(reason=reason, message="Not now.")
     cluster, _, bad = failing_upgrade({"phase": Phase.FAILED, "failure": failed})
+    assert condition(cluster, "Reconciling") == ("True", reason)
+    restart_after(cluster, reason, 5)
     assert failure_of(cluster, bad) is None
     assert condition(cluster, "Stalled") == ("True", reason)
+    cluster.settle()
+    assert revisions(cluster) == {bad}
+
+
+@pytest.mark.parametrize("reason", sorted(CRASH_REASONS))
+def test_revision_is_rolled_back_after_two_crashes_but_not_one(reason: str) -> None:
+    failed = RuntimeFailure(reason=reason, message="Not now.")
+    cluster, good, bad = failing_upgrade({"phase": Phase.FAILED, "failure": failed})
+    restart_after(cluster, reason, 1)
+    assert failure_of(cluster, bad) is None
+    restart_after(cluster, reason, 2)
+    found = failure_of(cluster, bad)
+    assert found is not None
+    assert found["reason"] == "CrashLoopBackOff"
+    assert f"{reason}: Not now." in found["message"]
+    cluster.settle()
+    assert revisions(cluster) == {good}
 
 
 def test_last_good_revision_keeps_serving_during_a_rollback() -> None:

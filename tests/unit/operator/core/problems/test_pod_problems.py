@@ -1,5 +1,7 @@
 """Problems of pods that start or warm up, and of ReplicaSets that cannot create pods, with the exact messages."""
 
+from datetime import timedelta
+
 import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
@@ -16,8 +18,10 @@ from gaudi_runtime.contract.report import (
 )
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
-from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 
 ROOM = ExpectedRoom(to_come=False)
@@ -42,6 +46,67 @@ def test_problem_of_a_failed_runtime_has_its_reason_and_message() -> None:
         "Pod a cannot start: Folder /models/tiny does not exist.",
         "Pod a could not start: Folder /models/tiny does not exist.",
     )
+
+
+def ended(message: str, *conditions: Object, minutes_ago: int = 5, restarts: int = 3) -> Object:
+    """Return a pod that got its node 60 minutes ago. Its previous container has ended with `message`."""
+    exited = {"reason": "Error", "exitCode": 1, "message": message, "finishedAt": minutes_before_now(minutes_ago)}
+    scheduled = condition("PodScheduled", True, since=minutes_before_now(60))
+    manifest = pod(conditions=(scheduled, *conditions), last_state={"terminated": exited})
+    manifest["status"]["containerStatuses"][0]["restartCount"] = restarts
+    return manifest
+
+
+def minutes_before_now(minutes: int) -> str:
+    return stamp(NOW - timedelta(minutes=minutes))
+
+
+HUB = "HubUnreachable: The hub answers with HTTP 503."
+
+
+@pytest.mark.parametrize("phase", [None, Phase.STARTING, Phase.FETCHING, Phase.LOADING])
+def test_external_failure_of_last_container_stays_until_loaded(phase: Phase | None) -> None:
+    found = problem_of(view(ended(HUB), phase and report(phase)), state_of(), ROOM)
+    message = "Pod a could not start: The hub answers with HTTP 503. Its container restarts and tries again."
+    assert found == Problem("HubUnreachable", message, since=NOW - timedelta(minutes=60))
+
+
+def test_external_failure_of_last_container_is_past_during_warm_up() -> None:
+    assert problem_of(view(ended(HUB), report(Phase.COMPILING)), state_of(), ROOM) is None
+
+
+def test_external_failure_before_the_pod_served_is_past() -> None:
+    closed = gate_condition(False, since=minutes_before_now(1))
+    assert problem_of(view(ended(HUB, closed)), state_of(), ROOM) is None
+
+
+def test_repeated_external_failure_keeps_the_start_of_the_problem() -> None:
+    failed = report(Phase.FAILED, failure=RuntimeFailure(reason="HubUnreachable", message="The hub answers 503."))
+    found = problem_of(view(ended(HUB), failed), state_of(), ROOM)
+    assert found is not None
+    assert found.since == NOW - timedelta(minutes=60)
+
+
+@pytest.mark.parametrize(
+    ("message", "restarts", "reason"),
+    [
+        ("Crashed: KeyError: 'a'", 1, None),
+        ("Crashed: KeyError: 'a'", 2, "CrashLoopBackOff"),
+        ("EngineLost: A process of vLLM died.", 2, "CrashLoopBackOff"),
+        ("DiskFull: The disk is full.", 9, "DiskFull"),
+    ],
+)
+def test_only_a_cause_in_the_revision_is_a_crash_loop(message: str, restarts: int, reason: str | None) -> None:
+    found = problem_of(view(ended(message, restarts=restarts)), state_of(), ROOM)
+    assert (found and found.reason) == reason
+
+
+@pytest.mark.parametrize(("restarts", "reason"), [(1, "Crashed"), (2, "CrashLoopBackOff")])
+def test_third_reported_crash_is_a_crash_loop(restarts: int, reason: str) -> None:
+    failed = report(Phase.FAILED, failure=RuntimeFailure(reason="Crashed", message="KeyError: 'a'"))
+    found = problem_of(view(ended("Crashed: KeyError: 'a'", restarts=restarts), failed), state_of(), ROOM)
+    assert found is not None
+    assert found.reason == reason
 
 
 def test_stalled_warm_up_is_a_problem() -> None:
@@ -145,6 +210,8 @@ def test_refusal_without_a_message_shows_its_reason(condition: dict[str, str], s
         ("HostOutOfMemory", True),
         ("InvalidImageName", True),
         ("StartFailed", True),
+        ("CrashLoopBackOff", True),
+        ("Crashed", False),
         ("InitContainerFails", True),
         ("SidecarFails", True),
         ("ImagePullBackOff", False),

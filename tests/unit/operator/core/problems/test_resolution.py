@@ -10,6 +10,7 @@ from gaudi_operator.core.names import FAILURE_ANNOTATION
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
 from gaudi_operator.core.problems.resolution import QUEUED, RESOLVED_BY_OTHERS, worst_problem
+from gaudi_runtime.contract.failures import PASSING_REASONS
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import kstatus, violations
@@ -302,7 +303,7 @@ def test_refusal_after_a_different_reason_starts_a_new_deadline() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "waited"),
-    [("EngineLost", True), ("HubUnreachable", False), ("DiskFull", False), ("DeviceUnavailable", False)],
+    [*((reason, True) for reason in sorted(PASSING_REASONS)), ("ModelNotFound", False), ("ConfigInvalid", False)],
 )
 def test_failed_runtime_with_restart_stalls_at_the_deadline(reason: str, waited: bool) -> None:
     failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))

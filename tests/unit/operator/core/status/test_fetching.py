@@ -31,20 +31,20 @@ def test_fetch_progress_is_formatted_as_a_message(progress: FetchProgress, sente
 
 
 @pytest.mark.parametrize(
-    ("reason", "message"),
+    ("reason", "kind", "message"),
     [
-        ("ModelAccessDenied", "Repository a/b is gated."),
-        ("HubUnreachable", "The download of model.safetensors from a/b ended after 5 of 9 bytes."),
-        ("DiskFull", "Repository a/b needs 16 GiB more."),
+        ("ModelAccessDenied", "Stalled", "Repository a/b is gated."),
+        ("HubUnreachable", "Reconciling", "The download of model.safetensors from a/b ended after 5 of 9 bytes."),
+        ("DiskFull", "Reconciling", "Repository a/b needs 16 GiB more."),
     ],
 )
-def test_failed_fetch_is_in_the_conditions_and_the_pod_status(reason: str, message: str) -> None:
+def test_failed_fetch_is_in_the_conditions_and_the_pod_status(reason: str, kind: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
     problem = problem_of(failed, state_of(), ExpectedRoom(to_come=False))
     status = make_status(state_of([failed], problem=problem))
     conditions = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
-    assert conditions["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
+    assert conditions[kind] == ("True", reason, f"Pod a cannot start: {message}")
     assert conditions["Ready"] == ("False", reason, f"Pod a cannot start: {message}")
     assert [each.message for each in status.pods] == [message]
 

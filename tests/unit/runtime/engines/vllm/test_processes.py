@@ -21,11 +21,11 @@ LEAVES = """
 import subprocess, sys
 from pathlib import Path
 from gaudi_runtime.process import exit
-from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.contract.report import RuntimeFailure
 exit.TERMINATION_LOG = Path(sys.argv[1])
 print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
-if sys.argv[2] == "broken":
-    exit.exit_with_error(EngineLost("A process of vLLM died."))
+if sys.argv[2] != "at once":
+    exit.exit_with_failure(RuntimeFailure(reason="EngineLost", message=sys.argv[2]))
 exit.exit_at_once()
 """
 RUNTIME = """
@@ -53,15 +53,23 @@ def test_ending_children_also_ends_grandchildren() -> None:
 
 def test_failing_process_ends_its_tree_with_termination_message(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
-    with python(LEAVES, str(message), "broken") as process:
+    with python(LEAVES, str(message), "A process of vLLM died.") as process:
         [child] = pids(process, 1)
         assert process.wait() == 1
     assert message.read_text() == "EngineLost: A process of vLLM died.\n"
     wait_until_gone(child)
 
 
+def test_long_termination_message_keeps_its_reason(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    with python(LEAVES, str(message), "\N{GRINNING FACE}" * 2000) as process:
+        assert process.wait() == 1
+    assert message.read_text().startswith("EngineLost: ")
+    assert message.stat().st_size <= 4096
+
+
 def test_container_without_a_termination_log_still_ends(tmp_path: Path) -> None:
-    with python(LEAVES, str(tmp_path / "no folder" / "log"), "broken") as process:
+    with python(LEAVES, str(tmp_path / "no folder" / "log"), "Died.") as process:
         assert process.wait() == 1
 
 
