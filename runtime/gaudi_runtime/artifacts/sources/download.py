@@ -34,7 +34,7 @@ def matches_checksum(file: Path, expected: RemoteFile, heartbeat: Callable[[], N
         while chunk := content.read(CHUNK_BYTES):
             digest.update(chunk)
             heartbeat()
-    return digest.hexdigest() == (expected.sha256 or expected.blob_id)
+    return digest.hexdigest() == expected.checksum
 
 
 class Progress:

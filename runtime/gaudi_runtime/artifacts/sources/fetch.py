@@ -21,7 +21,7 @@ from gaudi_runtime.artifacts.sources.weights import check_weights
 from gaudi_runtime.artifacts.transfer import call_with_retries, run_concurrently
 from gaudi_runtime.contract.config import EngineName, HubRepository, QuantizationConfig, RuntimeConfig
 from gaudi_runtime.contract.report import FetchProgress, Phase
-from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
+from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable, RuntimeStartError
 from gaudi_runtime.process.signals import Stopped, raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import format_bytes
@@ -158,8 +158,20 @@ class Fetch:
     def run(self) -> Path:
         """Fetch the snapshot and return its folder. A commit that is already complete needs no request.
 
-        Raises Stopped after `stop` is set, or a RuntimeStartError with the reason.
+        If the disk is full, return the last snapshot of the branch or tag. Raises Stopped after `stop` is set, or a
+        RuntimeStartError with the reason.
         """
+        try:
+            return self._fetch_on_any_disk()
+        except DiskFull as error:
+            last_snapshot = self._store.last_snapshot(self._source.revision)
+            folder = self._use_if_complete(last_snapshot.name) if last_snapshot else None
+            if folder is None:
+                raise
+            self._warn_about_last_snapshot(error, folder)
+            return folder
+
+    def _fetch_on_any_disk(self) -> Path:
         try:
             return self._use_pinned_snapshot() or self._fetch_with_lock()
         except OSError as error:
@@ -169,14 +181,18 @@ class Fetch:
 
     def _use_pinned_snapshot(self) -> Path | None:
         commit = self._source.revision
-        if not is_pinned(commit) or not self._store.is_complete(commit):
+        folder = self._use_if_complete(commit) if is_pinned(commit) else None
+        if folder:
+            size = bytes_below(folder)
+            self._progress.begin(size, size)
+        return folder
+
+    def _use_if_complete(self, commit: str) -> Path | None:
+        if not self._store.is_complete(commit):
             return None
         folder = self._store.use_snapshot(commit)
-        if not self._store.is_complete(commit):  # another process may have removed it before it was marked as in use
-            return None
-        size = bytes_below(folder)
-        self._progress.begin(size, size)
-        return folder
+        # Another process may have removed the snapshot before it was marked as in use.
+        return folder if self._store.is_complete(commit) else None
 
     def _fetch_with_lock(self) -> Path:
         with self._store.write_lock.acquire(
@@ -196,9 +212,12 @@ class Fetch:
         try:
             return self._source.list_files()
         except (HubUnreachable, ConfigError) as error:
-            revision = self._source.revision
-            self._warn(f"{error} Commit {snapshot.name}, which was fetched earlier, is used for revision {revision}.")
+            self._warn_about_last_snapshot(error, snapshot)
             return snapshot
+
+    def _warn_about_last_snapshot(self, error: RuntimeStartError, snapshot: Path) -> None:
+        revision = self._source.revision
+        self._warn(f"{error} Commit {snapshot.name}, which was fetched earlier, is used for revision {revision}.")
 
     def _fetch_snapshot(self, listing: Listing) -> str:
         """Fetch the files of the listing and return their commit."""
@@ -207,6 +226,7 @@ class Fetch:
             files = select_files(repo, listing)
             self._store.drop_unfinished(keep=commit)
             self._store.prepare_folders(commit)
+            self._store.link_known_files(commit, files)
             self._call_with_retries(lambda: self._fetch_missing(commit, files))
             self._store.write_lock.check_exclusive()
             self._store.publish_snapshot(commit, files)
@@ -218,10 +238,10 @@ class Fetch:
 
     def _ensure_space(self, commit: str, needed_bytes: int) -> None:
         """Remove older commits of this repository that no process reads. Other repositories are not changed."""
-        for old_commit in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed_bytes):
-            log.info(
-                "Repository %s: removed commit %s, which no process uses, to free space", self._source.repo, old_commit
-            )
+        # If even the removal of all commits would not suffice, keep them, because the last one can still serve.
+        if self._free_bytes() + bytes_below(self._store.folder) >= needed_bytes:
+            for old_commit in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed_bytes):
+                log.info("Repository %s: removed commit %s, which no process uses", self._source.repo, old_commit)
         if (available_bytes := self._free_bytes()) < needed_bytes:
             advice = "Use a larger volume" if self._limit_bytes is None else "Raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(

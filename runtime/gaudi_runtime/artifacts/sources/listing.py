@@ -9,8 +9,8 @@ from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 OTHER_WEIGHTS = frozenset({".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".tflite"})
 """The suffixes of the same weights for other software; engines read only safetensors."""
 WEIGHTS = ".safetensors"
-ORIGINAL = "consolidated"
-"""The name of files that repeat the weights in the layout of the model's authors."""
+ORIGINAL_NAME, ORIGINAL_FOLDER = "consolidated", "original"
+"""The name and the folder of files that repeat the weights in the layout of the model's authors."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -23,6 +23,11 @@ class RemoteFile:
     size: int
     blob_id: str
     sha256: str | None = None
+
+    @property
+    def checksum(self) -> str:
+        """The checksum that the hub states."""
+        return self.sha256 or self.blob_id
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,20 @@ def select_files(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
     if not weight_files:
         raise UnsupportedModel(f"Repository {repo} has no safetensors files. Choose a repository with such files.")
     skip_original = any(not _is_original(file) for file in weight_files)
-    candidates = (file for file in listing.files if PurePosixPath(file.path).suffix not in OTHER_WEIGHTS)
+    candidates = (file for file in listing.files if not _is_other_format(PurePosixPath(file.path)))
     selected = (file for file in candidates if not (skip_original and _is_original(file)))
     return tuple(sorted(selected, key=lambda file: (-file.size, file.path)))
 
 
+def _is_other_format(path: PurePosixPath) -> bool:
+    # Large ONNX models keep their weights in files such as `model.onnx_data` and `model.onnx.data`.
+    return path.suffix in OTHER_WEIGHTS or ".onnx" in path.name
+
+
 def _is_original(file: RemoteFile) -> bool:
-    name = PurePosixPath(file.path).name
-    return name.startswith(ORIGINAL) and name.endswith(WEIGHTS)
+    path = PurePosixPath(file.path)
+    repeats = path.name.startswith(ORIGINAL_NAME) or path.parts[0] == ORIGINAL_FOLDER
+    return repeats and path.suffix == WEIGHTS
 
 
 def _check_inside_folder(repo: str, path: str) -> None:

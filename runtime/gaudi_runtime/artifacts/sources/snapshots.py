@@ -1,7 +1,7 @@
 """The folder of one repository on disk. A rename marks a snapshot as complete.
 
 COMMIT/            a complete snapshot: one rename creates it, and no process writes into it
-COMMIT.files       names and bytes of the snapshot's files, to check whether all of them still exist
+COMMIT.files       names, bytes and checksums of the snapshot's files, to check whether all of them still exist
 COMMIT.use         locked by every process that reads the snapshot; its modification time is the last start
 COMMIT.partial/    complete files with the expected checksum
 COMMIT.parts/      incomplete files
@@ -13,13 +13,23 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from gaudi_runtime.artifacts.lock import LOOK_SECONDS, WriteLock, lock_if_unused, mark_in_use
 from gaudi_runtime.artifacts.sources.listing import RemoteFile, is_pinned
 
 UNFINISHED = (".partial", ".parts")
+
+
+class SnapshotFile(NamedTuple):
+    """A file of a complete snapshot. The download has verified its checksum."""
+
+    path: str
+    size: int
+    checksum: str
 
 
 class SnapshotStore:
@@ -51,11 +61,8 @@ class SnapshotStore:
         """Return True if all files of a snapshot exist with all their bytes."""
         # Only sizes are compared: the download has already verified the checksums, and reading 100 GB a second time
         # takes minutes.
-        try:
-            sizes = json.loads(self._file_list(commit).read_text())
-        except (OSError, ValueError):
-            return False
-        return all(bytes_of(self.snapshot_folder(commit) / name) == size for name, size in sizes.items())
+        files = self._read_file_list(commit)
+        return bool(files) and all(bytes_of(self.snapshot_folder(commit) / file.path) == file.size for file in files)
 
     def use_snapshot(self, commit: str) -> Path:
         """Return the snapshot and keep it from removal until this process ends."""
@@ -69,9 +76,29 @@ class SnapshotStore:
             self.snapshot_folder(commit).rename(self.partial_folder(commit))
         self.partial_folder(commit).mkdir(exist_ok=True)
 
+    def link_known_files(self, commit: str, files: Iterable[RemoteFile]) -> None:
+        """Link files of other complete snapshots that have the same size and checksum into the folder of `commit`.
+
+        A file that cannot be linked is fetched.
+        """
+        others = [path.stem for path in self.folder.glob("*.files") if self.is_complete(path.stem)]
+        known = {
+            (file.size, file.checksum): self.snapshot_folder(other) / file.path
+            for other in others
+            for file in self._read_file_list(other)
+        }
+        for file in files:
+            target = self.partial_folder(commit) / file.path
+            if file.checksum and (source := known.get((file.size, file.checksum))):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(OSError):  # it exists, or the volume has no links
+                    target.hardlink_to(source)
+
     def publish_snapshot(self, commit: str, files: Iterable[RemoteFile]) -> None:
         """Publish the snapshot after all its files are complete."""
-        _write_atomically(self._file_list(commit), json.dumps({file.path: file.size for file in files}))
+        _write_atomically(
+            self._file_list(commit), json.dumps([(file.path, file.size, file.checksum) for file in files])
+        )
         self.partial_folder(commit).rename(self.snapshot_folder(commit))
         shutil.rmtree(self.parts_folder(commit), ignore_errors=True)
 
@@ -113,6 +140,14 @@ class SnapshotStore:
     def _unfinished_folders(self) -> Iterator[Path]:
         return (folder for suffix in UNFINISHED for folder in self.folder.glob(f"*{suffix}"))
 
+    def _read_file_list(self, commit: str) -> list[SnapshotFile]:
+        """Return the files of a published snapshot, or an empty list if the list cannot be read."""
+        try:
+            rows = json.loads(self._file_list(commit).read_text())
+            return [SnapshotFile(str(path), size, str(checksum)) for path, size, checksum in rows]
+        except (OSError, TypeError, ValueError):
+            return []
+
     def _file_list(self, commit: str) -> Path:
         return self.folder / f"{commit}.files"
 
@@ -121,8 +156,12 @@ class SnapshotStore:
 
 
 def bytes_below(folder: Path) -> int:
-    """Return the bytes of all snapshots below `folder`. Another process may move files away during the count."""
-    return sum(bytes_of(Path(directory) / name) or 0 for directory, _, names in os.walk(folder) for name in names)
+    """Return the bytes of all snapshots below `folder`, where linked files count once.
+
+    Another process may move files away during the count.
+    """
+    files = (_stat_file(Path(directory) / name) for directory, _, names in os.walk(folder) for name in names)
+    return sum({(file.st_dev, file.st_ino): file.st_size for file in files if file}.values())
 
 
 def _write_atomically(file: Path, text: str) -> None:
@@ -137,7 +176,12 @@ def _write_atomically(file: Path, text: str) -> None:
 
 def bytes_of(file: Path) -> int | None:
     """Return the bytes of a file of a snapshot; None if it does not exist."""
+    found = _stat_file(file)
+    return found.st_size if found else None
+
+
+def _stat_file(file: Path) -> os.stat_result | None:
     try:
-        return file.stat().st_size if file.is_file() else None
+        return file.stat() if file.is_file() else None
     except FileNotFoundError:  # the process with the lock has just moved it
         return None

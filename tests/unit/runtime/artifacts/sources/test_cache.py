@@ -1,5 +1,7 @@
 """Commits in a folder that outlives its pods: which commits are kept, served and removed."""
 
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,13 +115,51 @@ def test_older_commit_without_readers_is_removed_for_space(site: Site) -> None:
     assert commits(site) == {OTHER}
 
 
-def test_commit_with_a_reader_is_kept(site: Site) -> None:
+def test_full_disk_serves_last_commit_of_branch_with_warning(site: Site) -> None:
     disk_of(site, 3 * HALF)
     before = site.fetch("main")
     move(site)
+    assert site.fetch("main") == before
+    assert (before / "model.safetensors").read_bytes() == WEIGHTS
+    (warning,) = site.warnings
+    assert warning.endswith(f"Commit {COMMIT}, which was fetched earlier, is used for revision main.")
+    assert warning.startswith("Repository tiny/model needs ")
+
+
+def test_disk_without_space_for_the_lock_serves_the_last_commit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = site.fetch("main")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert site.fetch("main") == before
+
+
+def test_full_disk_does_not_serve_the_commit_of_another_branch(site: Site) -> None:
+    disk_of(site, 3 * HALF)
+    site.fetch()
+    move(site)
     with pytest.raises(DiskFull):
         site.fetch("main")
-    assert (before / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_full_disk_does_not_serve_an_incomplete_commit(site: Site) -> None:
+    disk_of(site, 3 * HALF)
+    (site.fetch("main") / "config.json").unlink()
+    move(site)
+    with pytest.raises(DiskFull):
+        site.fetch("main")
+
+
+def test_commit_stays_if_its_removal_would_not_free_enough_space(site: Site) -> None:
+    fetched_by_a_process_that_ended(site)
+    disk_of(site, 3 * HALF)
+    move(site)
+    site.hub.files["large.safetensors"] = bytes(2 * HALF)
+    with pytest.raises(DiskFull):
+        site.fetch("main")
+    assert commits(site) == {COMMIT}
 
 
 def test_complete_commit_is_served_without_the_hub(site: Site) -> None:
@@ -149,6 +189,65 @@ def test_moved_branch_is_fetched_again(site: Site) -> None:
     after = site.fetch("main")
     assert (before / "config.json").read_bytes() == FILES["config.json"]
     assert (after / "config.json").read_bytes() == b"{}"
+
+
+def test_equal_files_of_a_moved_branch_are_linked(site: Site) -> None:
+    before = site.fetch("main")
+    site.hub.requests.clear()
+    site.hub.commit, site.hub.files["notes/read me.md"] = OTHER, b"edited"
+    after = site.fetch("main")
+    assert site.hub.downloads() == []
+    assert (after / "model.safetensors").samefile(before / "model.safetensors")
+    assert (after / "notes" / "read me.md").read_bytes() == b"edited"
+    assert (before / "notes" / "read me.md").read_bytes() == FILES["notes/read me.md"]
+
+
+def test_moved_branch_needs_space_only_for_changed_files(site: Site) -> None:
+    site.fetch("main")
+    site.hub.commit, site.hub.files["notes/read me.md"] = OTHER, b"edited"
+    site.free = lambda _: len(b"edited")
+    assert site.fetch("main").name == OTHER
+
+
+def test_renamed_file_of_a_moved_branch_is_linked(site: Site) -> None:
+    before = site.fetch("main")
+    site.hub.commit = OTHER
+    site.hub.files["renamed.safetensors"] = site.hub.files.pop("model.safetensors")
+    assert (site.fetch("main") / "renamed.safetensors").samefile(before / "model.safetensors")
+
+
+def test_file_of_equal_size_but_another_checksum_is_fetched(site: Site) -> None:
+    site.fetch("main")
+    move(site)
+    assert (site.fetch("main") / "model.safetensors").read_bytes() == site.hub.files["model.safetensors"]
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, truncate])
+def test_files_of_an_incomplete_commit_are_not_linked(harm: Callable[[Path], None], site: Site) -> None:
+    before = site.fetch("main")
+    harm(before / "model.safetensors")
+    site.hub.commit = OTHER
+    assert (site.fetch("main") / "model.safetensors").read_bytes() == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"model.safetensors": 1}', '[["model.safetensors"]]', "[[1, [], {}]]", "7"]
+)
+def test_unreadable_list_of_files_is_ignored(text: str, site: Site) -> None:
+    before = site.fetch("main")
+    before.with_name(f"{COMMIT}.files").write_text(text)
+    site.hub.commit = OTHER
+    assert (site.fetch("main") / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_volume_without_links_fetches_all_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    site.fetch("main")
+    monkeypatch.setattr(os, "link", refuse)
+    site.hub.commit = OTHER
+    assert (site.fetch("main") / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_branch_is_served_from_disk_with_warning_without_hub(site: Site) -> None:

@@ -32,7 +32,13 @@ def test_content_is_requested_without_compression(site: Site) -> None:
 
 
 def test_weights_in_other_formats_are_not_fetched(site: Site) -> None:
-    site.hub.files |= {"pytorch_model.bin": b"pickle", "consolidated.safetensors": WEIGHTS}
+    site.hub.files |= {
+        "pytorch_model.bin": b"pickle",
+        "consolidated.safetensors": WEIGHTS,
+        "original/model--00001-of-00002.safetensors": WEIGHTS,
+        "onnx/model.onnx_data": b"weights",
+        "onnx/model.onnx.data": b"weights",
+    }
     assert {file.name for file in site.fetch().iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -49,6 +55,11 @@ def test_largest_file_is_fetched_first() -> None:
 def test_consolidated_weights_are_fetched_if_no_others_exist(site: Site) -> None:
     site.hub.files["consolidated.safetensors"] = site.hub.files.pop("model.safetensors")
     assert (site.fetch() / "consolidated.safetensors").read_bytes() == WEIGHTS
+
+
+def test_other_files_of_the_original_folder_are_fetched(site: Site) -> None:
+    site.hub.files["original/tokenizer.model"] = b"{}"
+    assert (site.fetch() / "original" / "tokenizer.model").read_bytes() == b"{}"
 
 
 def test_token_is_sent_to_the_hub_only(site: Site) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources import snapshots
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
 from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, bytes_below, bytes_of
 
@@ -85,14 +84,23 @@ def test_empty_file_counts_no_bytes(tmp_path: Path) -> None:
     assert bytes_below(tmp_path) == 0
 
 
+def test_linked_file_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert bytes_below(tmp_path) == 1
+
+
 def test_folder_removed_during_the_count_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "model" / name).mkdir(parents=True)
         (tmp_path / "model" / name / "file").write_bytes(b"1")
 
-    def remove_folder(_: Path) -> int:
-        shutil.rmtree(tmp_path / "model", ignore_errors=True)
-        return 1
+    is_file = Path.is_file
 
-    monkeypatch.setattr(snapshots, "bytes_of", remove_folder)
-    assert snapshots.bytes_below(tmp_path / "model") == 1
+    def remove_folder(file: Path) -> bool:
+        found = is_file(file)
+        shutil.rmtree(tmp_path / "model", ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(Path, "is_file", remove_folder)
+    assert bytes_below(tmp_path / "model") == 0
