@@ -1,6 +1,7 @@
 """Removal of shared recipe entries that are unneeded, too old, or unused for the longest time."""
 
 import re
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -59,7 +60,7 @@ def remove_old_entries(
     lock.
     """
     for folder in root.glob(_HALF_REMOVED):
-        remove_entry(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     marks = _find_marks(root)
     entries = list(_find_entries(root, keep, marks, revisions))
     removed_names = select_entries_to_remove(entries, max_bytes, max_age_seconds)

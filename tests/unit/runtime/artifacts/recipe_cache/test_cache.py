@@ -224,6 +224,14 @@ async def test_leftovers_of_a_killed_cleaner_are_removed(site: Site) -> None:
     assert not list(site.shared.glob("*.gone"))
 
 
+async def test_leftovers_that_cannot_be_removed_keep_their_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = site.shared / "0123456789abcdef.half.gone"
+    left.mkdir(parents=True)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    site.start("a")
+    assert list(site.shared.glob("*.gone")) == [left]
+
+
 async def test_folders_that_are_not_entries_are_kept(site: Site) -> None:
     for name in ("lost+found", "notes"):
         (site.shared / name).mkdir()
