@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from gaudi_runtime.errors import (
     ConfigError,
+    DeviceUnavailable,
     EngineUnsupported,
     ModelNotFound,
     ModelUnreadable,
@@ -106,6 +107,8 @@ KNOWN = (
                "vLLM does not support this architecture: choose another model or another release of vLLM"),
     KnownError(r"No such file or directory: 'git'",
                EngineUnsupported, "vLLM's plugin runs git at start: use an image that contains git"),
+    KnownError(r"Device acquire failed",
+               DeviceUnavailable, "the card is broken, or another process uses it: check the cards of the node"),
     KnownError(CARD_FULL,
                PlanImpossible, "use more cards, a smaller model or weights with fewer bits"),
     KnownError(LACK_OF_MEMORY,

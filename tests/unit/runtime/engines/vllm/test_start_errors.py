@@ -18,6 +18,7 @@ from gaudi_runtime.engines.vllm.start_errors import (
 )
 from gaudi_runtime.errors import (
     ConfigError,
+    DeviceUnavailable,
     EngineUnsupported,
     ModelNotFound,
     ModelUnreadable,
@@ -70,6 +71,7 @@ SAID = [
     ("MemoryError", "", PlanImpossible),
     ("FileNotFoundError", "[Errno 2] No such file or directory: 'git'", EngineUnsupported),
     ("RuntimeError", "[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048 MB", PlanImpossible),
+    ("RuntimeError", "synStatus=20 [Device already acquired] Device acquire failed.", DeviceUnavailable),
     ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", PlanImpossible),
     ("ValueError", "LoRA rank 64 is greater than max_lora_rank 16.", ConfigError),
     ("VLLMValidationError", "The supplied chat template (/models/no.jinja) looks like a file path, but it failed to be "
