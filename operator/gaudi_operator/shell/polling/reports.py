@@ -82,6 +82,7 @@ class ReportPoller:
         self._request_tokens = TokenBucket(REQUEST_BURST, REQUESTS_PER_SECOND, clock)
         self.latest_reports: dict[str, PodReport] = {}
         self._tasks: dict[Key, dict[StatusPort, asyncio.Task[None]]] = defaultdict(dict)
+        self._uids: dict[Key, set[str]] = {}
 
     async def __aenter__(self) -> Self:
         """Return the poller; set_polled_pods() starts polls."""
@@ -100,16 +101,19 @@ class ReportPoller:
         return sum(pod_report.report is not None and not pod_report.report.phase.is_settled for pod_report in reports)
 
     def set_polled_pods(self, key: Key, pods: Iterable[Manifest]) -> None:
-        """Poll exactly these pods of a resource. A restarted container gets a new poll."""
+        """Poll exactly these pods of a resource. A restarted container gets a new poll.
+
+        The last report of a pod is kept until the pod is deleted, because its container may have restarted or ended.
+        """
         uids = {pod["metadata"]["uid"] for pod in pods}
         targets = {target for pod in pods if (target := status_port_of(pod))}
         tasks = self._tasks[key]
         for target in tasks.keys() - targets:
             tasks.pop(target).cancel()
-            # If the pod still exists, its container was restarted. Keep the last report until the new container
-            # answers.
-            if target.uid not in uids:
-                self.latest_reports.pop(target.uid, None)
+        for uid in self._uids.pop(key, set()) - uids:
+            self.latest_reports.pop(uid, None)
+        if uids:
+            self._uids[key] = uids
         for target in targets - tasks.keys():
             tasks[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
         if not tasks:

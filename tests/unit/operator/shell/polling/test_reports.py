@@ -202,6 +202,18 @@ def test_deleted_pod_is_no_longer_polled_and_is_forgotten(pods: Pods) -> None:
     assert not pods.reports.latest_reports
 
 
+@pytest.mark.parametrize("change", [{"deletionTimestamp": "2026-08-01T12:00:00Z"}, {}], ids=["terminating", "crashed"])
+def test_deleted_pod_without_a_poll_is_forgotten(pods: Pods, change: dict[str, str]) -> None:
+    pods.answers["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.follow({"metadata": {"uid": "u", **change}, "status": {}})
+    assert pods.reports.latest_reports["u"].report == report()
+    pods.follow()
+    assert not pods.reports.latest_reports
+    assert pods.reports.count_warming_pods() == 0
+
+
 def test_pod_answering_immediately_is_polled_twenty_times_a_second(pods: Pods) -> None:
     numbers = iter(range(1, 10_000))
 
