@@ -170,7 +170,7 @@ def _build_state(judged: JudgedGates, observed: Observed, defaults: Installation
         pods=pods,
         stored=stored,
         terminations=terminations,
-        failures=failure_records(pods, previous_status, terminations),
+        failures=failure_records(pods, previous_status, terminations, observed.now),
         forbidden=_forbidden_revisions((*stored, *revisions_with_workloads(stored, observed)), pod_policy, defaults),
         rollout=RolloutState(judged.rollout_policy),
         platform=platform,

@@ -68,7 +68,7 @@ def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict[str, str]:
     """Return the gate condition to write. `pod` is the manifest of the pod, or empty if the manifest is unknown."""
     previous = _find_gate_condition(pod)
-    condition = _condition_after_write(read_condition(previous) if previous else None, gate, now)
+    condition = _condition_after_write(read_condition(previous, now) if previous else None, gate, now)
     return {
         "type": GATE,
         "status": "True" if condition.is_true else "False",
@@ -89,7 +89,7 @@ def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: date
 
 
 def _condition_after_write(previous: PodCondition | None, gate: SetGate, now: datetime) -> PodCondition:
-    """Return the gate condition after the write. Its transition time changes only if its status changes."""
+    """Return the gate condition after the write. A known transition time changes only with the status."""
     since = previous.since if previous is not None and previous.is_true == gate.open else None
     return PodCondition(gate.open, gate.reason, make_one_line(gate.message), since or now.replace(microsecond=0))
 

@@ -49,8 +49,9 @@ def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
 
 
 def _open_gate(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
-    # Skip the apply if nothing changed. Otherwise each reconcile would send one request per pod.
-    if pod.is_gate_open and judged_instance(pod) == record:
+    # Skip the apply if nothing changed. Otherwise each reconcile would send one request per pod. A gate without a known
+    # time is written again, because the observation of a canary starts at this time.
+    if pod.open_since and judged_instance(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
     clauses = shortfalls(pod.report, readiness)

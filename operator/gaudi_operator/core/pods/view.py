@@ -195,7 +195,9 @@ class PodView:
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
     """Return one view per replica, sorted by pod name. The view of a group's leader includes its workers."""
-    views = [_with_workers(pod, _read_pod(pod, _find_report(pod, observed)), observed) for pod in observed.pods]
+    views = [
+        _with_workers(pod, _read_pod(pod, _find_report(pod, observed), observed.now), observed) for pod in observed.pods
+    ]
     return tuple(sorted(views, key=lambda view: view.name))
 
 
@@ -208,7 +210,9 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
     group_key = _group_key(leader)
     if group_key is None:
         return view
-    worker_views = (_read_pod(worker, None) for worker in observed.workers if _group_key(worker) == group_key)
+    worker_views = (
+        _read_pod(worker, None, observed.now) for worker in observed.workers if _group_key(worker) == group_key
+    )
     workers = tuple(sorted(worker_views, key=lambda worker: worker.name))
     size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
     # The leader is scheduled before its workers. Without this check, the group would look scheduled while a worker has
@@ -230,7 +234,7 @@ def _group_key(pod: Manifest) -> tuple[str, int] | None:
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
 
 
-def _read_pod(pod: Manifest, pod_report: PodReport | None) -> PodView:
+def _read_pod(pod: Manifest, pod_report: PodReport | None, now: datetime) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
     container = _runtime_container(status)
     annotations = metadata.get("annotations") or {}
@@ -244,7 +248,7 @@ def _read_pod(pod: Manifest, pod_report: PodReport | None) -> PodView:
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
         deletion_time=parse_timestamp(metadata.get("deletionTimestamp")),
-        conditions={condition["type"]: read_condition(condition) for condition in status.get("conditions") or ()},
+        conditions={condition["type"]: read_condition(condition, now) for condition in status.get("conditions") or ()},
         container=container,
         report=pod_report.report if pod_report is not None and ignored_reason is None else None,
         report_received_at=pod_report.received_at if pod_report is not None else None,
@@ -294,13 +298,19 @@ def _end_time(pod: Manifest) -> datetime | None:
     return max(filter(None, map(parse_timestamp, moments)), default=None)
 
 
-def read_condition(condition: Mapping[str, Any]) -> PodCondition:
-    """Return a condition of a pod's status as a parsed value."""
+def read_condition(condition: Mapping[str, Any], now: datetime) -> PodCondition:
+    """Return a condition of a pod's status as a parsed value.
+
+    If the time of the gate is in the future, another replica of the operator wrote it with a clock that was ahead. This
+    time would delay gates and canaries, so it is read as unknown.
+    """
+    since = parse_timestamp(condition.get("lastTransitionTime"))
+    is_wrong = condition["type"] == GATE and since is not None and since > now
     return PodCondition(
         is_true=condition.get("status") == "True",
         reason=condition.get("reason") or "",
         message=condition.get("message") or "",
-        since=parse_timestamp(condition.get("lastTransitionTime")),
+        since=None if is_wrong else since,
     )
 
 

@@ -46,18 +46,21 @@ class FailureRecord:
 
 
 def failure_records(
-    pods: Iterable[PodView], previous: GaudiInferenceStatus, terminations: Mapping[str, LastTermination]
+    pods: Iterable[PodView],
+    previous: GaudiInferenceStatus,
+    terminations: Mapping[str, LastTermination],
+    now: datetime,
 ) -> dict[str, FailureRecord]:
     """Return the failure record of each revision, from the written status and the terminations since then.
 
-    `terminations` contains the terminations by pod name.
+    `terminations` contains the terminations by pod name. No back-off lasts longer than MOST_SECONDS from `now`.
     """
     records = {row.name: _read_record(row) for row in previous.revisions}
     pods_by_revision: dict[str, list[PodView]] = {name: [] for name in records}
     for pod in pods:
         pods_by_revision.setdefault(pod.revision, []).append(pod)
     return {
-        name: _update_record(records.get(name, FailureRecord()), revision_pods, terminations)
+        name: _limit_back_off(_update_record(records.get(name, FailureRecord()), revision_pods, terminations), now)
         for name, revision_pods in pods_by_revision.items()
     }
 
@@ -117,6 +120,15 @@ def add_back_off(
     summary = f"{attempts}, the last one with pod {termination.pod}: {termination.message.rstrip('.')}."
     since = parse_timestamp(back_off.first or back_off.since)
     return make_problem("PodsFail", f"{summary} The operator creates the next pod at {back_off.until}.", since)
+
+
+def _limit_back_off(record: FailureRecord, now: datetime) -> FailureRecord:
+    # The clock of a node sets the start of the back-off. If this clock is far ahead, the revision would get no pods for
+    # a long time.
+    latest, back_off = now + timedelta(seconds=MOST_SECONDS), record.back_off
+    if back_off is None or datetime.fromisoformat(back_off.until) <= latest:
+        return record
+    return replace(record, back_off=back_off.model_copy(update={"until": format_timestamp(latest)}))
 
 
 def _update_record(

@@ -1,6 +1,6 @@
 """Pods as the API server stores them."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from gaudi_operator.core.names import CONTAINER, GATE, NAME_LABEL, PLAN_HASH_ANNOTATION, REVISION_LABEL
@@ -68,9 +68,11 @@ def gated(*gates: str, since: str = LONG_AGO) -> Object:
     return {**found, "spec": {"schedulingGates": [{"name": each} for each in gates]}}
 
 
-def view(manifest: Object | None = None, report: WarmupReport | None = None, **word: Any) -> PodView:
+def view(
+    manifest: Object | None = None, report: WarmupReport | None = None, now: datetime = NOW, **word: Any
+) -> PodView:
     """Return the operator's view of a pod. Container `c1` has sent `report`, unless `word` overrides these fields."""
     manifest = pod() if manifest is None else manifest
     given = {"container_id": "c1", "received_at": NOW - timedelta(seconds=1), "report": report, **word}
     reports = {manifest["metadata"]["uid"]: PodReport(**given)} if report or word else {}
-    return read_pods(Observed(resource(), pods=(manifest,), reports=reports, now=NOW))[0]
+    return read_pods(Observed(resource(), pods=(manifest,), reports=reports, now=now))[0]

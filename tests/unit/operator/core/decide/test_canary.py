@@ -104,6 +104,19 @@ def test_observation_starts_again_after_another_warm_up() -> None:
     assert {turn(cluster) for _ in range(25)} == {(4, 1)}
 
 
+def test_observation_by_a_clock_of_the_future_starts_now() -> None:
+    cluster, old = upgrading(canary={"observeSeconds": 30})
+    for _ in range(5):
+        turn(cluster)
+    cluster.now -= timedelta(days=1)
+    for _ in range(30):
+        turn(cluster)
+    assert cluster.objects["ReplicaSet", f"tiny-{old}"]["spec"]["replicas"] == 4
+    turn(cluster)
+    turn(cluster)
+    assert cluster.objects["ReplicaSet", f"tiny-{old}"]["spec"]["replicas"] < 4
+
+
 def test_rollback_to_a_stable_revision_has_no_canary() -> None:
     cluster, _ = upgrading()
     for _ in range(6):

@@ -34,6 +34,7 @@ SHORT_OF_BOTH = report(
     skipped=(SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
 RECORD = f"Container c1, instance first, plan {PLAN}."
+FUTURE = format_timestamp(NOW + timedelta(minutes=5))
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
 
 
@@ -80,6 +81,22 @@ def test_recently_closed_gate_stays_closed_briefly(seconds: float, opens: bool) 
     found = gates.judge_gate(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
     assert (found is not None and found.open) is opens
     assert (deadlines.requeue_after is None) is opens
+
+
+def test_gate_closed_by_a_clock_of_the_future_opens_at_once() -> None:
+    closed = gate_condition(False, "not yet", since=FUTURE)
+    assert judge(view(pod(conditions=(closed,)), report()), STRICT) is not None
+
+
+def test_gate_opened_by_a_clock_of_the_future_gets_the_current_time() -> None:
+    manifest = pod(conditions=({**OPEN, "lastTransitionTime": FUTURE},))
+    action = judge(view(manifest, report()), STRICT)
+    assert action
+    assert action.is_rewrite
+    assert gate_conditions.gate_condition(manifest, action, NOW) == {
+        **OPEN,
+        "lastTransitionTime": format_timestamp(NOW),
+    }
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SERVING])

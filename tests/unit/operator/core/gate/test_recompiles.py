@@ -151,6 +151,12 @@ def test_no_second_pod_opens_before_the_first_is_ready() -> None:
     assert gates(serving("a", 0), coming, closed("c", 9), promised=2) == {}
 
 
+def test_gate_opened_by_a_clock_of_the_future_delays_no_other_gate() -> None:
+    opened = (gate_condition(True, RECORD, since=format_timestamp(NOW + timedelta(minutes=5))),)
+    lost = view(pod("b", conditions=opened))
+    assert gates(serving("a", 0), lost, closed("c", 9), promised=2) == {"c": True}
+
+
 def test_pods_about_to_be_removed_do_not_count_as_available() -> None:
     pods = [serving("a", 0), serving("b", 9)]
     assert judge_gates(pods, CLOSING, 1, Deadlines(NOW), pending_removals=1) == []

@@ -28,6 +28,7 @@ from tests.unit.operator.core.stories import condition as shown
 from tests.unit.operator.core.stories import pod_names, served, status
 
 NONE = FailureRecord()
+LATER = NOW + timedelta(days=1)
 
 
 def at(seconds: float) -> str:
@@ -58,7 +59,7 @@ def crashed_pod(began: int, ended: int, served: bool = False) -> PodView:
 def ready(since: int, created: int = 0) -> PodView:
     """Return a pod that has been ready since `since` seconds after NOW."""
     conditions = (gate_condition(True, since=at(since)), condition("Ready", True, since=at(since)))
-    return view(made("r", created, conditions=conditions))
+    return view(made("r", created, conditions=conditions), now=LATER)
 
 
 def status_with_record(known: FailureRecord) -> GaudiInferenceStatus:
@@ -73,7 +74,7 @@ def status_with_record(known: FailureRecord) -> GaudiInferenceStatus:
 
 
 def failure_record(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord:
-    return failure_records(pods, status_with_record(known), {})["new"]
+    return failure_records(pods, status_with_record(known), {}, LATER)["new"]
 
 
 def attempts(count: int) -> list[PodView]:
@@ -94,6 +95,14 @@ def test_back_off_doubles_up_to_five_minutes() -> None:
     ends = [failure_record(*attempts(count)).back_off for count in range(2, 10)]
     pauses = [(NOW.fromisoformat(each.until) - NOW.fromisoformat(each.since)).total_seconds() for each in ends if each]
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_back_off_by_a_clock_of_the_future_lasts_five_minutes() -> None:
+    year = 365 * 86_400
+    pods = [refused("a", 0, year), refused("b", year + 1, year + 2)]
+    found = failure_records(pods, status_with_record(NONE), {}, NOW)["new"]
+    later = failure_records(pods, status_with_record(found), {}, NOW + timedelta(seconds=100))["new"]
+    assert [each.back_off and each.back_off.until for each in (found, later)] == [at(300), at(300)]
 
 
 def test_pods_created_together_count_as_one_attempt() -> None:
