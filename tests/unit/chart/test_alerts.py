@@ -148,7 +148,6 @@ STORIES = (
         ("GaudiModelUnavailable",),
     ),
     Story("a pod is away for a moment", {**turns("Available", 30, 33), has_pods("lost"): during(30, 33, "1", "0")}),
-    Story("a replica is lost, and enough are left", {has_pods("lost"): "1"}),
     Story(
         "a first start takes long",
         {**turns("Available", 0), **phases("WarmingUp", 0), WARMUP: "0 " * 30 + GROWS},
@@ -172,8 +171,9 @@ STORIES = (
     ),
     Story("sequences queue", {of_pods("sequences_waiting"): "40"}, ("GaudiModelQueueIsLong",)),
     Story("sequences queue for a moment", {of_pods("sequences_waiting"): during(30, 36, "40", "0")}),
-    Story("a replica is missing for long", turns("Degraded", 20), ("GaudiModelDegraded",)),
-    Story("a replica was missing for ten minutes", turns("Degraded", 20, 30)),
+    Story("a replica is missing for long", {has_pods("lost"): during(20, MINUTES, "1", "0")}, ("GaudiModelDegraded",)),
+    Story("a replica was missing for ten minutes", {has_pods("lost"): during(20, 30, "1", "0")}),
+    Story("the spec allows fewer graphs", {**turns("Degraded", 0), CAPTURED: "62.5"}, ("GaudiModelGraphsMissing",)),
     Story(
         "an upgrade was rolled back",
         {**phases("RolledBack", 30), **turns("Stalled", 30)},
