@@ -18,8 +18,10 @@ def judge_class_applied(state: State) -> Verdict | None:
     revision = state.rollout.current
     if state.platform.spec is None and (revision is None or revision.class_defaults is None):
         return None
-    if state.platform.problem or revision is None:
+    if state.violation or revision is None:
         return Verdict(UNKNOWN, "PlanNotAccepted", "The class is applied after the condition PlanAccepted is True.")
+    if problem := state.forbidden.get(revision.name):
+        return Verdict(FALSE, problem.reason, problem.message)
     changed_defaults = _describe_changed_defaults(state, revision)
     if violations := trial_violations(state.inference, revision, state.platform):
         refusal = (

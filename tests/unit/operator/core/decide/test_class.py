@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import resource
-from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+from tests.unit.operator.core.stories import STALL, canary_of, condition, pod_names, revisions, served, status
 
 IMAGE = {"images": {"none": "registry.test/cpu:1"}}
 NEWER = {"images": {"none": "registry.test/cpu:2"}}
@@ -156,6 +156,26 @@ def test_tightened_class_removes_no_pod() -> None:
     change_class(cluster, limits={"maxReplicas": 2})
     cluster.settle()
     assert pod_names(cluster) == before
+
+
+def test_spec_that_the_class_forbids_has_no_class_applied() -> None:
+    cluster = cluster_with_class()
+    change_class(cluster, limits={"images": ["registry.test/"]})
+    cluster.operate()
+    assert condition(cluster, "PlanAccepted") == ("False", "ForbiddenByClass")
+    assert condition(cluster, "ClassApplied") == ("Unknown", "PlanNotAccepted")
+
+
+def test_class_that_forbids_the_last_good_revision_is_not_applied() -> None:
+    cluster = cluster_with_class()
+    (good,) = revisions(cluster)
+    cluster.change(server={"image": "registry.test/cpu:1"})
+    cluster.report(canary_of(cluster, good), **STALL)
+    cluster.settle()
+    change_class(cluster, limits={"images": ["registry.test/"]})
+    cluster.operate()
+    assert condition(cluster, "Stalled") == ("True", "RolledBack")
+    assert condition(cluster, "ClassApplied") == ("False", "ForbiddenByClass")
 
 
 def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
