@@ -1,7 +1,9 @@
 """The rollout in one reconcile: selects the revision to run, plans the next step and finds the worst problem."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, worst_pod_problem
 from gaudi_operator.core.problems.resolution import worst_problem
@@ -36,8 +38,8 @@ def plan_rollout(state: State, desired: Revision | None) -> State:
     # The rollout step is not known yet. Until then, only terminating pods count as room for new pods.
     choice = choose_revision(state, desired, ExpectedRoom(_has_terminating_pods(state))) if desired else None
     current = renumber_as_newest(choice.current, state.stored) if choice else next(iter(state.stored), None)
-    in_place_reason = _in_place_reason(state, current.name) if current else None
     frozen = state.violation is not None or (choice is not None and choice.on_hold)
+    in_place_reason = _in_place_reason(state, current.name, frozen=frozen) if current else None
     policy = _policy(state, current, in_place_reason, frozen=frozen)
     rollout = RolloutState(policy, choice, current, _next_step(state, current, policy), in_place_reason)
     state = replace(state, rollout=rollout)
@@ -47,7 +49,8 @@ def plan_rollout(state: State, desired: Revision | None) -> State:
 def _worst_rollout_problem(state: State) -> Problem | None:
     """Return the worst problem that a user or another component must resolve.
 
-    A rollback is reported only after it is complete.
+    A rollback is reported as soon as no pod of the failed revision is desired. Lost pods and a scale-up do not change
+    this.
     """
     rollout = state.rollout
     choice_problem = rollout.choice.problem if rollout.choice else None
@@ -55,28 +58,43 @@ def _worst_rollout_problem(state: State) -> Problem | None:
     # the rollout waits.
     if choice_problem and rollout.choice and rollout.choice.on_hold:
         return choice_problem
-    name, workloads = state.current_name or "", live_workloads(state.observed)
-    problem = worst_pod_problem(
-        state.updated_pods,
-        [workloads[name]] if name in workloads else [],
-        state.problem_criteria(name, _expected_room(state)),
-    )
-    problem = worst_problem(candidate for candidate in (problem, _repeated_failure_problem(state, name)) if candidate)
-    problem = add_back_off(
-        problem, state.failures.get(name), len(state.updated_pods), state.desired_replicas, state.deadlines
-    )
-    if name in state.forbidden and len(state.updated_pods) < state.desired_replicas:
+    name = state.current_name or ""
+    names, replicas = [name], state.updated_pods
+    # A paused rollout replaces no pods, so the pods of older revisions are replicas too.
+    if _is_paused(state):
+        names, replicas = [name, *_desired_old_revisions(state, name)], state.active_pods
+    problems = [_revision_problem(state, each, replicas) for each in names]
+    if not _desired_old_revisions(state, name):
+        problems.append(choice_problem)
+    return worst_problem(problem for problem in problems if problem)
+
+
+def _is_paused(state: State) -> bool:
+    """Return True if the rollout is paused and pods of older revisions are still desired."""
+    step = state.rollout.step
+    return step is not None and step.progress is RolloutProgress.PAUSED
+
+
+def _revision_problem(state: State, name: str, replicas: Sequence[PodView]) -> Problem | None:
+    """Return the worst problem of a revision. `replicas` are all pods that count towards the desired number."""
+    pods, workload = state.active_pods_of(name), live_workloads(state.observed).get(name)
+    criteria = state.problem_criteria(name, _expected_room(state))
+    problem = worst_pod_problem(pods, [workload] if workload else [], criteria)
+    repeated = _repeated_failure_problem(state, name, replicas)
+    problem = worst_problem(candidate for candidate in (problem, repeated) if candidate)
+    desired = state.desired_replicas - (len(replicas) - len(pods))
+    problem = add_back_off(problem, state.failures.get(name), len(pods), desired, state.deadlines)
+    if name in state.forbidden and len(pods) < desired:
         problem = worst_problem(candidate for candidate in (problem, state.forbidden[name]) if candidate)
-    done = rollout.step is not None and rollout.step.progress is RolloutProgress.DONE
-    return problem or (choice_problem if done else None)
+    return problem
 
 
-def _repeated_failure_problem(state: State, revision: str) -> Problem | None:
-    if sum(pod.is_ready for pod in state.updated_pods) >= state.desired_replicas:
+def _repeated_failure_problem(state: State, revision: str, replicas: Sequence[PodView]) -> Problem | None:
+    if sum(pod.is_ready for pod in replicas) >= state.desired_replicas:
         return None  # enough pods are ready, for example after a scale-down, so failed pods do not matter
     # Failed pods may still exist long after the operator has replaced them.
     problem = failed_pods_problem(state.pods, revision)
-    running_count = sum(pod.container is not None and pod.container.running for pod in state.updated_pods)
+    running_count = sum(pod.container is not None and pod.container.running for pod in replicas)
     # If every replica has a running container, no user needs to act, even if the warm-up takes long. The problem
     # therefore starts now.
     all_running = problem is not None and running_count >= state.desired_replicas
@@ -94,7 +112,9 @@ def _expected_room(state: State) -> ExpectedRoom:
     # the report.
     frees_room = rollout.in_place_reason is not None and rollout.step is not None and bool(rollout.step.changes)
     keeps_old_pods = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
-    upgrading = state.current_name is not None and _is_upgrading(state, state.current_name)
+    # A paused rollout makes no room, so its pods need room like those of a complete rollout.
+    old_revisions = _desired_old_revisions(state, state.current_name) if state.current_name else []
+    upgrading = bool(old_revisions) and not _is_paused(state)
     # The scheduler may still find a node. After the surge timeout, the operator removes old pods to make room.
     may_replace = upgrading and rollout.in_place_reason is None and can_replace_in_place(spec.rollout, spec.replicas)
     is_blocked = keeps_old_pods and upgrading and not may_replace
@@ -105,24 +125,25 @@ def _expected_room(state: State) -> ExpectedRoom:
     )
 
 
-def _is_upgrading(state: State, current: str) -> bool:
-    """Return True if pods of a revision other than `current` are still desired."""
+def _desired_old_revisions(state: State, current: str) -> list[str]:
+    """Return the names of the revisions other than `current` whose pods are still desired."""
     workloads = live_workloads(state.observed)
-    return any(full_replicas(workload) for revision, workload in workloads.items() if revision != current)
+    return [revision for revision, workload in workloads.items() if revision != current and full_replicas(workload)]
 
 
-def _in_place_reason(state: State, current: str) -> str | None:
+def _in_place_reason(state: State, current: str, *, frozen: bool) -> str | None:
     spec, workload = state.inference.spec, live_workloads(state.observed).get(current)
-    if not _is_upgrading(state, current):
+    if not _desired_old_revisions(state, current):
         # All old pods are already scaled down, but a new pod is not ready yet. Keep the answer until the last new pod
         # is ready.
         lacks_pods = sum(pod.is_ready for pod in state.active_pods_of(current)) < spec.replicas
         stable = state.previous_status.revision.stable
         keeps_reason = lacks_pods and current != stable and can_replace_in_place(spec.rollout, spec.replicas)
         return stored_in_place_reason(workload) if keeps_reason else None
-    ending = count_ending_pods(state.pods, state.observed, state.deadlines) > 0
+    # A paused rollout replaces no pods, so it must not lower the number of available pods.
+    waits = spec.rollout.paused or frozen or count_ending_pods(state.pods, state.observed, state.deadlines) > 0
     pods = state.active_pods_of(current)
-    return why_replaced_in_place(spec.rollout, spec.replicas, workload, pods, state.deadlines, room_to_come=ending)
+    return why_replaced_in_place(spec.rollout, spec.replicas, workload, pods, state.deadlines, waits=waits)
 
 
 def _policy(state: State, current: Revision | None, in_place_reason: str | None, *, frozen: bool) -> RolloutPolicy:

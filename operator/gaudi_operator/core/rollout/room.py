@@ -27,13 +27,13 @@ def why_replaced_in_place(
     pods: Sequence[PodView],
     deadlines: Deadlines,
     *,
-    room_to_come: bool = False,
+    waits: bool = False,
 ) -> str | None:
     """Return why pods are replaced in place although the spec permits a surge, or None while the rollout surges.
 
-    `replica_set` and `pods` belong to the new revision. The result is also None while other pods are terminating
-    (`room_to_come`). If replacement in place is not permitted, the new pod waits for room, and
-    explain_blocked_upgrade() describes the options.
+    `replica_set` and `pods` belong to the new revision. `waits` is True while other pods are terminating or the rollout
+    is paused: the rollout then does not begin to replace pods in place. If replacement in place is not permitted, the
+    new pod waits for room, and explain_blocked_upgrade() describes the options.
     """
     if not can_replace_in_place(rollout, replicas):
         return None
@@ -41,7 +41,7 @@ def why_replaced_in_place(
     # for room.
     if stored_reason := stored_in_place_reason(replica_set):
         return stored_reason
-    if room_to_come:
+    if waits:
         return None
     seconds = rollout.surge_timeout_seconds
     for pod in pods:

@@ -71,7 +71,7 @@ def test_room_lost_during_a_rollout_starts_replacement_in_place() -> None:
 
 
 def test_terminating_pods_delay_replacement_in_place() -> None:
-    assert in_place_reason(pods=(waiting(300),), room_to_come=True) is None
+    assert in_place_reason(pods=(waiting(300),), waits=True) is None
 
 
 @pytest.mark.parametrize("rollout", [Rollout(when_no_room=WhenNoRoom.WAIT), Rollout(max_surge=0, max_unavailable=1)])

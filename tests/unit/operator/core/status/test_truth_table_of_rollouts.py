@@ -14,12 +14,15 @@ from tests.unit.operator.core.status.truth_table import (
     UNSCHEDULED_SECONDS,
     Facts,
     Slot,
+    causes,
     facts_of,
+    filled,
     place,
     seen,
+    slots,
     wrong,
 )
-from tests.unit.operator.core.stories import served
+from tests.unit.operator.core.stories import failing_upgrade, served
 
 NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING)
 FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "CapturedBelowThreshold"}
@@ -83,6 +86,52 @@ def test_conditions_of_a_failed_canary_equal_the_truth_table(wanted: int, does: 
     }[does]
     for lost, cluster in canary_states(start, slot, paused=does == "paused"):
         assert wrong(cluster, rollout_facts(cluster, **given)) == [], lost
+
+
+@pytest.mark.parametrize(
+    ("canary", "waited"),
+    [
+        *((None, waited) for waited in (0, UNSCHEDULED_SECONDS, DEADLINE_SECONDS)),
+        *((canary, DEADLINE_SECONDS) for canary in (Slot.UNSCHEDULED, Slot.SERVING, Slot.CRASHING)),
+    ],
+)
+@pytest.mark.parametrize(("wanted", "before"), [(1, 1), (2, 1), (2, 2)])
+def test_conditions_of_old_pods_while_paused_equal_the_truth_table(
+    wanted: int, before: int, canary: Slot | None, waited: int
+) -> None:
+    start = upgrading(before) if canary else served(replicas=before)
+    start.change(replicas=wanted, model={"maxModelLen": 512}, rollout={"paused": True})
+    start.operate()
+    start.controllers()
+    for found in slots(wanted - (canary is not None and before < wanted), before):
+        cluster = filled(start, found, canary=canary, waited=waited)
+        given = causes((*found, canary or Slot.SERVING), waited) or [("", False)]
+        expected = [
+            facts_of(
+                cluster, lambda serving: max(before, min(wanted, serving)), paused=True, cause=cause, lasting=lasting
+            )
+            for cause, lasting in given
+        ]
+        assert [] in [wrong(cluster, facts) for facts in expected], (found, wrong(cluster, expected[0]))
+
+
+@pytest.mark.parametrize("waited", [0, DEADLINE_SECONDS])
+@pytest.mark.parametrize("before", [1, 2])
+def test_conditions_after_a_rollback_equal_the_truth_table(before: int, waited: int) -> None:
+    start, _, _ = failing_upgrade()
+    start.change(replicas=before)
+    start.settle()
+    start.change(replicas=2)
+    start.operate()
+    start.controllers()
+    for found in slots(2, before):
+        cluster = filled(start, found, waited=waited)
+        # The failed revision needs a user. So it precedes problems that may pass, but no problem that needs a user too.
+        expected = [
+            facts_of(cluster, lambda serving: max(before, serving), rolled_back=True, cause=cause, lasting=bool(cause))
+            for cause, _ in causes(found, 0) or [("", False)]
+        ]
+        assert [] in [wrong(cluster, facts) for facts in expected], (found, wrong(cluster, expected[0]))
 
 
 @pytest.mark.parametrize("waited", [UNSCHEDULED_SECONDS, DEADLINE_SECONDS])

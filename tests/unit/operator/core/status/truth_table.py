@@ -18,7 +18,7 @@ from gaudi_operator.core.names import GATE, REVISION_LABEL
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.laws.sentences import disagreements
 from tests.support.builders import copied
-from tests.support.conformance import violations
+from tests.support.conformance import kstatus, violations
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import served
@@ -39,6 +39,8 @@ class Slot(StrEnum):
     WARMING = "warming"
     BELOW = "below the thresholds"
     FAILED = "failed"
+    CRASHING = "in a crash loop"
+    LOST = "on a lost node"
     MISSING = "missing"
 
 
@@ -78,8 +80,8 @@ class Facts:
 
     @property
     def problem(self) -> str:
-        """The reason of the refusal or problem. A rollback counts as a problem only after it is complete."""
-        return self.cause or ("RolledBack" if self.rolled_back and self.complete else "")
+        """The reason of the refusal or problem. A rollback is one when no pod of the failed revision is desired."""
+        return self.cause or ("RolledBack" if self.rolled_back and not self.old_desired else "")
 
     @property
     def stalled(self) -> bool:
@@ -92,6 +94,11 @@ class Facts:
         if self.problem or self.old_desired:
             return False
         return not self.left if self.wanted == 0 else self.complete
+
+    @property
+    def kstatus(self) -> str:
+        """The status that GitOps tools must compute: Failed if a user must act, Current if everything is as desired."""
+        return "Failed" if self.stalled else "Current" if self.ready else "InProgress"
 
 
 Holds = Callable[[Facts], bool]
@@ -129,7 +136,7 @@ TABLE: tuple[tuple[str, str, Holds, str, str], ...] = (
     ),
     (
         "Ready",
-        "the revision of the spec has failed, and the last good one does not serve all yet",
+        "the revision of the spec has failed, and some of its pods are still desired",
         lambda f: f.rolled_back,
         "False",
         "RollingBack",
@@ -173,8 +180,11 @@ def expected_of(kind: str, facts: Facts) -> tuple[str, str]:
     return next((status, reason) for row, _, holds, status, reason in TABLE if row == kind and holds(facts))
 
 
-_STAY = (Slot.SERVING, Slot.RESTARTED)
-"""The states of pods that have served before."""
+_SERVED = {Slot.RESTARTED, Slot.LOST}
+"""The states that only pods that have served can have."""
+
+_STAY = {Slot.SERVING, *_SERVED}
+"""The states of pods that may have served before."""
 
 SHORT = PhaseProgress(planned=8, warmed=8, captured=4)
 """A warm-up that ended with half of the graphs."""
@@ -183,10 +193,10 @@ SHORT = PhaseProgress(planned=8, warmed=8, captured=4)
 def slots(wanted: int, before: int) -> Iterator[tuple[Slot, ...]]:
     """Yield all combinations of slots.
 
-    Only the first `before` pods have served, so only they can have been restarted.
+    Only the first `before` pods have served, so only they can have been restarted or lost.
     """
     for found in combinations_with_replacement(Slot, wanted):
-        if sum(each in _STAY for each in found) <= before or Slot.RESTARTED not in found:
+        if sum(each in _STAY for each in found) <= before or not _SERVED & set(found):
             yield found
 
 
@@ -202,18 +212,30 @@ def started(wanted: int, before: int, **spec: Any) -> Cluster:
     return cluster
 
 
-def filled(start: Cluster, found: tuple[Slot, ...], *, refused: bool = False, waited: int = 0) -> Cluster:
-    """Return a copy whose pods have been in the states `found` for `waited` seconds, with the operator's status."""
+def filled(
+    start: Cluster, found: tuple[Slot, ...], *, canary: Slot | None = None, refused: bool = False, waited: int = 0
+) -> Cluster:
+    """Return a copy whose pods have been in the states `found` for `waited` seconds, with the operator's status.
+
+    If `canary` is set, it is the state of the current revision's only pod, and `found` has the states of the others.
+    """
     cluster = copied(start)
+    newest = [each["metadata"]["name"] for each in cluster.kind("Pod") if canary and is_newest(cluster, each)]
     old = [each for each in cluster.kind("Pod") if condition(each, "Ready").get("status") == "True"]
     for pod in old[sum(each in _STAY for each in found) :]:
         cluster.delete("Pod", pod["metadata"]["name"])
     cluster.controllers()
-    names = sorted((each["metadata"]["name"] for each in cluster.kind("Pod")), key=_after(old))
-    order = sorted(found, key=lambda slot: slot not in _STAY)
+    others = {each["metadata"]["name"] for each in cluster.kind("Pod")} - set(newest)
+    names = [*sorted(others, key=_after(old)), *newest]
+    order = [*sorted(found, key=lambda slot: slot not in _STAY), *([canary] if canary else [])]
     for name, slot in zip(names, order, strict=True):
         place(cluster, name, slot)
     return seen(cluster, refused=refused, waited=waited)
+
+
+def is_newest(cluster: Cluster, pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod belongs to the current revision."""
+    return bool(pod["metadata"]["labels"][REVISION_LABEL] == cluster.resource["status"]["revision"]["current"])
 
 
 def _after(first: list[dict[str, Any]]) -> Callable[[str], tuple[bool, str]]:
@@ -232,7 +254,7 @@ def seen(cluster: Cluster, *, refused: bool = False, paused: bool = False, waite
         cluster.operate()
         for pod in cluster.kind("Pod"):
             for container in (pod.get("status") or {}).get("containerStatuses", ()):
-                if "running" in container["state"]:
+                if "running" in container["state"] and condition(pod, "Ready").get("reason") != "NodeNotReady":
                     now = stamp(cluster.now)
                     cluster.api.status(pod, **pods.running(pod, "10.0.0.1", container, now))
     return cluster
@@ -254,6 +276,13 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
             cluster.report(
                 name, Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="There is no model.")
             )
+        case Slot.CRASHING:
+            exited = {"exitCode": 1, "reason": "Error", "finishedAt": now}
+            loops = pods.container_status("c0", False, 9, {"waiting": {"reason": "CrashLoopBackOff"}}, exited)
+            cluster.api.status(pod, containerStatuses=[loops])
+        case Slot.LOST:
+            conditions = with_condition(pod["status"]["conditions"], "Ready", False, now, "NodeNotReady")
+            cluster.api.status(pod, conditions=conditions)
         case Slot.MISSING:
             cluster.delete("Pod", name)
         case Slot.GATED:
@@ -325,6 +354,7 @@ def causes(found: Collection[Slot], waited: int, *, blocks: bool = True) -> list
     """
     people = [("ModelNotFound", True)] * (Slot.FAILED in found)
     people += [("CapturedBelowThreshold", True)] * (Slot.BELOW in found and blocks)
+    people += [("CrashLoopBackOff", True)] * (Slot.CRASHING in found)
     if people or waited < UNSCHEDULED_SECONDS:
         return people
     if Slot.UNSCHEDULED in found:
@@ -341,6 +371,8 @@ def wrong(cluster: Cluster, facts: Facts) -> list[str]:
     status = cluster.resource["status"]
     shown = {each["type"]: each for each in status["conditions"]}
     found = [*violations(cluster.resource), *disagreements(status)]
+    if kstatus(cluster.resource) != facts.kstatus:
+        found.append(f"kstatus is {kstatus(cluster.resource)}, by the table {facts.kstatus}")
     for kind in ("Available", "Degraded", "Ready", "WarmedUp", "Stalled", "Reconciling"):
         result, reason = expected_of(kind, facts)
         reason = {BY_PROBLEM: facts.problem, BY_READY: shown["Ready"]["reason"]}.get(reason, reason)
