@@ -218,7 +218,7 @@ def model_port_limits(config: RuntimeConfig) -> ServerLimits:
         # load balancer might already have sent a request on it.
         keep_alive_seconds=620,
         drain_seconds=config.serving.drain_seconds,
-        max_connections=connection_limit(config.serving, config.limits),
+        max_connections=connection_limit(config),
         linger_seconds=LINGER_SECONDS,
     )
 

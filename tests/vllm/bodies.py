@@ -6,16 +6,20 @@ runtime but not the other tests, so it runs in any pod with the runtime's image.
 
 import http.client
 import json
+import socket
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from threading import Event, Lock, Thread
 
 from gaudi_runtime.http.openai_api.body import FORMS, MOST_ITEMS, MOST_VALUES, RESPONSES
-from gaudi_runtime.http.openai_api.guard import MAX_BODY_BYTES
+from gaudi_runtime.http.openai_api.body_reader import MAX_BODY_BYTES
 
 CLIENTS = 8
+HEADS, HEAD_SECONDS = 400, 50
+"""The number of heads without bodies, more than a model has places, and the time until new heads replace them."""
+SEQUENCES = "more sequences than the model has places"
 LISTS = ("input", "prompt", "tokens", "messages", "system", "tools", "queries", "documents", "texts", "inputs", "stop")
 JUNK = {"null": b"null", "one": b"1", "list": b"[]", "object": b"{}", "text": b'{"type":"text","text":0}'}
 
@@ -47,6 +51,10 @@ def bodies(path: str, known: Collection[str]) -> Iterator[tuple[str, bytes, byte
             count = MOST_VALUES // (1 + junk.count(b":")) - 10
             entries = b",".join(b'"%d":%s' % (at, junk) for at in range(count))
             yield f"entries of {name}: {kind}", *_json(f'"{name}":{{%s}}', entries)
+    if "n" in known and "prompt" in known:
+        # The last value of a field counts, so the body is valid for the model of the attack test too.
+        prompts = b'["a"' + b',"a"' * 1023 + b"]"
+        yield SEQUENCES, *_json('"model":"tiny","max_tokens":800,"ignore_eos":true,"n":16384,"prompt":%s', prompts)
     yield "many fields", *_json("%s", b",".join(b'"%d":0' % at for at in range(MOST_VALUES - 10)))
     for depth in (500, 5_000):
         for name in (*(each for each in ("messages", "input", "prompt") if each in known), "unknown"):
@@ -81,6 +89,21 @@ def send(host: str, path: str, kind: bytes, body: bytes) -> int:
         connection.close()
 
 
+def hold_heads(host: str, is_done: Event) -> None:
+    """Send the heads of HEADS requests without their bodies, again and again, until `is_done` is set."""
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    )
+    while not is_done.is_set():
+        connections = list[socket.socket]()
+        for _ in range(HEADS):
+            connections.append(socket.create_connection((host, 80), timeout=300))
+            connections[-1].sendall(head.encode())
+        is_done.wait(HEAD_SECONDS)
+        for connection in connections:
+            connection.close()
+
+
 def main() -> None:
     """Send all bodies to the host in the first argument. The second argument contains the request fields by path."""
     host, fields = sys.argv[1], json.loads(sys.argv[2])
@@ -97,8 +120,13 @@ def main() -> None:
                 return statuses
             statuses.append(send(host, *following))
 
+    is_done = Event()
+    slow_client = Thread(target=hold_heads, args=(host, is_done))
+    slow_client.start()
     with ThreadPoolExecutor(CLIENTS) as threads:
         statuses = Counter(status for part in threads.map(send_next, range(CLIENTS)) for status in part)
+    is_done.set()
+    slow_client.join()
     sys.stdout.write(json.dumps(statuses) + "\n")
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -169,6 +170,24 @@ def test_disconnect_during_a_stream_ends_its_request(runtime: RuntimeProcess, op
     next(iter(stream))
     stream.close()
     wait_until(lambda: metric(runtime, "gaudi_sequences_running") == 0)
+
+
+def test_request_with_more_sequences_than_places_is_refused(runtime: RuntimeProcess, openai: OpenAI) -> None:
+    # The model has 2 + 256 places. Without the limit, vLLM would make 16 million requests of this body.
+    with pytest.raises(BadRequestError, match="more sequences"):
+        openai.completions.create(model=MODEL, prompt=["a"] * 1024, n=16_384, temperature=1)
+    answer = openai.completions.create(model=MODEL, prompt=["a"] * 3, n=2, temperature=1, max_tokens=1)
+    assert len(answer.choices) == 6
+    assert metric(runtime, "gaudi_requests_running") == 0
+
+
+def test_bodies_that_never_come_do_not_keep_out_a_request(runtime: RuntimeProcess, openai: OpenAI) -> None:
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    with ExitStack() as connections:
+        for _ in range(320):
+            slow = connections.enter_context(socket.create_connection(("127.0.0.1", runtime.model_port)))
+            slow.sendall(head)
+        assert openai.completions.create(model=MODEL, prompt="a", max_tokens=1).choices
 
 
 def test_client_with_an_incomplete_request_is_disconnected(runtime: RuntimeProcess) -> None:

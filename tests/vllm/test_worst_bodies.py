@@ -11,6 +11,7 @@ import pytest
 
 from gaudi_runtime.http.openai_api.body import TOKEN_FIELDS
 from gaudi_runtime.http.openai_api.paths import GENERATING
+from tests.vllm.bodies import SEQUENCES
 
 SECONDS, MIB = 5.0, 512
 """Limits of one body. 16 MiB of token ids are parsed twice, in 1.5 s. Without bounds, 16 KB took 8 s and 2.4 GiB."""
@@ -42,6 +43,11 @@ def test_every_body_is_checked_within_time_and_memory_limits(measured: list[dict
 
 def test_every_body_is_answered_with_200_or_a_client_error(measured: list[dict[str, Any]]) -> None:
     assert [each for each in measured if each["status"] not in (200, 400, 413, 415, 422)] == []
+
+
+def test_request_with_too_many_sequences_is_refused(measured: list[dict[str, Any]]) -> None:
+    found = {each["path"]: each["status"] for each in measured if each.get("body") == SEQUENCES}
+    assert found == {"/v1/completions": 400}
 
 
 def test_bodies_at_the_limits_are_accepted(measured: list[dict[str, Any]]) -> None:

@@ -213,7 +213,7 @@ class ServingConfig(WireModel):
     status_port: Port = 8001
     group_port: Port = Field(8002, description="Where the leader of a group of pods listens for the others.")
     max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        256, description="Requests that may wait for a place in a batch; one more is answered with 429."
+        256, description="Sequences that may wait for a place in a batch; one more is answered with 429."
     )
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None, description="Connections of the model port; when left out four for each request that it may hold."
@@ -288,6 +288,11 @@ class RuntimeConfig(WireModel):
     shared_recipes: SharedRecipes | None = Field(
         None, description="The volume where recipes outlive their pods; only with `recipe_cache_dir`."
     )
+
+    @property
+    def places(self) -> int:
+        """The most sequences that run or wait. Each copy of the weights runs `limits.max_num_seqs` sequences."""
+        return self.limits.max_num_seqs * self.parallelism.data + self.serving.max_queued_requests
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:

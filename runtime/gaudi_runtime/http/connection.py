@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.config import ServingConfig
+from gaudi_runtime.contract.config import RuntimeConfig
 
 VERSIONS = frozenset({"1.0", "1.1"})
 LEAST_CONNECTIONS = 1024
@@ -136,7 +135,7 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._in_body, self._unread_bytes = False, True, 0
         super().on_headers_complete()
 
-    # The timer and the limits of a head end here. A body has its own limits (openai_api/guard.py).
+    # The timer and the limits of a head end here. A body has its own limits (openai_api/body_reader.py).
     def on_body(self, body: bytes) -> None:
         """Receive a part of a body."""
         self._unread_bytes = 0
@@ -302,10 +301,9 @@ Connections = set[Any]
 """The connections of one port: uvicorn's own set, which is typed by its protocols."""
 
 
-def connection_limit(serving: ServingConfig, limits: Limits) -> int:
+def connection_limit(config: RuntimeConfig) -> int:
     """Return the most connections of the model port: one for each possible request, and many idle ones."""
-    places = limits.max_num_seqs + serving.max_queued_requests
-    return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)
+    return config.serving.max_connections or max(LEAST_CONNECTIONS, 4 * config.places)
 
 
 def make_room(connections: Connections, max_connections: int, new_connection: Evictable) -> bool:

@@ -1,70 +1,64 @@
-"""Admission of requests to the model port: a limited number of places, and status 429 if no place is free."""
+"""Admission of sequences to the model port: a limited number of places, and status 429 if too few places are free."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from pydantic import TypeAdapter, ValidationError
 
-from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
-from gaudi_runtime.http.openai_api.paths import uses_engine
+
+COUNT = TypeAdapter(int)
+"""The type of `n`, which accepts the same numbers and texts as the request models of the engines."""
 
 
 class Admission:
-    """The admission of sequences to a limited number of places, from their arrival to the end of their answer.
+    """The admission of sequences to a limited number of places, from the end of their body to the end of their answer.
 
     Only the event loop may use this class.
     """
 
-    def __init__(self, max_running: int, max_queued: int) -> None:
-        self.capacity = max_running + max_queued
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.used_places = 0
 
-    def admit(self, sequences: int, held_places: int = 0) -> ExitStack:
-        """Reserve places for `sequences`, minus the `held_places` that the request already has.
+    @contextmanager
+    def admit(self, sequences: int) -> Iterator[None]:
+        """Reserve places for `sequences` during the block.
 
-        The places are freed once, after the block. Raises Overloaded, or InvalidRequest if `sequences` exceeds the
-        total number of places.
+        Raises Overloaded, or InvalidRequest if `sequences` exceeds the total number of places.
         """
         if sequences > self.capacity:
             raise InvalidRequest(
-                f"The request needs {sequences} completions, but this server accepts at most {self.capacity}.", "n"
+                "The request has more sequences (prompts x n) than this server can run and queue at once, which is "
+                f"{self.capacity}. Send fewer prompts in a request, or lower n.",
+                "n",
             )
-        new_places = sequences - held_places
-        if self.used_places + new_places > self.capacity:
+        self.check_free(sequences)
+        self.used_places += sequences
+        try:
+            yield
+        finally:
+            self.used_places -= sequences
+
+    def check_free(self, sequences: int = 1) -> None:
+        """Raise Overloaded if fewer places than `sequences` are free."""
+        if self.used_places + sequences > self.capacity:
             raise Overloaded(
-                f"The queue is full: {self.capacity} sequences are running or waiting. Try again later.",
+                f"The queue is full: {self.used_places} of {self.capacity} places are taken by sequences that run or "
+                f"wait, and the request needs {sequences}. Try again later.",
                 code="queue_full",
             )
-        self.used_places += new_places
-        places = ExitStack()
-        places.callback(self._free_places, new_places)
-        return places
-
-    def _free_places(self, places: int) -> None:
-        self.used_places -= places
 
 
-class AdmissionMiddleware:
-    """ASGI middleware that reserves a place for each engine request before reading its body, or answers with 429."""
+def count_sequences(prompts: Any, n: Any) -> int:
+    """Return the number of sequences of a request: `n` for each prompt. A list of token IDs is one prompt.
 
-    def __init__(self, app: ASGIApp, admission: Admission) -> None:
-        self._app, self._admission = app, admission
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if not uses_engine(scope):
-            await self._app(scope, receive, send)
-            return
-        try:
-            places = self._admission.admit(1)
-        except Overloaded as error:
-            await JSONResponse(error.body(), error.status, error.headers)(scope, receive, send)
-            return
-        with places:
-            await self._app(scope, receive, send)
-
-
-def create_admission(config: RuntimeConfig) -> Admission:
-    """Return the admission of the model port, with the places of this configuration."""
-    return Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
+    Engines run as many beams as `n`. If a value is invalid, the application rejects the request, so 1 is enough.
+    """
+    is_batch = isinstance(prompts, list) and prompts and not isinstance(prompts[0], int)
+    try:
+        choices = max(1, COUNT.validate_python(n))
+    except ValidationError:
+        choices = 1
+    return choices * (len(prompts) if is_batch else 1)

@@ -4,12 +4,12 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Send
 
 from gaudi_runtime.http.openai_api.errors import error_body
 from gaudi_runtime.http.openai_api.generation import Generation
@@ -77,16 +77,11 @@ class Envelope:
 
 
 class EventStream(StreamingResponse):
-    """An answer as server-sent events. Its end always frees its places and cancels its generation."""
+    """An answer as server-sent events. Its end always cancels its generation."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None], places: AbstractContextManager[object]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-        self._events, self._places = events, places
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events. Stop if the client disconnects."""
-        with self._places:
-            await super().__call__(scope, receive, send)
+        self._events = events
 
     async def stream_response(self, send: Send) -> None:
         """Send the events."""

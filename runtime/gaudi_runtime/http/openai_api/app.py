@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,7 +13,6 @@ from starlette.types import ASGIApp
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.admission import Admission, create_admission
 from gaudi_runtime.http.openai_api.answer import (
     ChatFormat,
     Envelope,
@@ -37,10 +35,8 @@ DEFAULT_COMPLETION_TOKENS = 16
 class Api:
     """The routes of the OpenAI API for one engine."""
 
-    def __init__(
-        self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, admission: Admission
-    ) -> None:
-        self._engine, self._metrics, self._admission = engine, metrics, admission
+    def __init__(self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics) -> None:
+        self._engine, self._metrics = engine, metrics
         self._served_names = config.model.served_names
         self._limits = config.limits
         self._created = int(time.time())
@@ -59,29 +55,23 @@ class Api:
         body = await read_body(request, CompletionRequest)
         self._check_model(body.model)
         echoes = _echo_texts(body)
-        with self._reserve_places(len(echoes) * body.n) as places:
-            prompts = await self._tokenizer.encode_prompts(body.prompts())
-            max_tokens = body.max_tokens or DEFAULT_COMPLETION_TOKENS
-            choices = [
-                Choice(prompt_index * body.n + index, prompt, body.sampling_params(index, max_tokens), echo)
-                for prompt_index, (prompt, echo) in enumerate(zip(prompts, echoes, strict=True))
-                for index in range(body.n)
-            ]
-            return await self._generate_answer(request, body, TextFormat(), choices, prompts, places)
+        prompts = await self._tokenizer.encode_prompts(body.prompts())
+        max_tokens = body.max_tokens or DEFAULT_COMPLETION_TOKENS
+        choices = [
+            Choice(prompt_index * body.n + index, prompt, body.sampling_params(index, max_tokens), echo)
+            for prompt_index, (prompt, echo) in enumerate(zip(prompts, echoes, strict=True))
+            for index in range(body.n)
+        ]
+        return await self._generate_answer(request, body, TextFormat(), choices, prompts)
 
     async def chat(self, request: Request) -> Response:
         """Answer POST /v1/chat/completions."""
         body = await read_body(request, ChatRequest)
         self._check_model(body.model)
-        with self._reserve_places(body.n) as places:
-            prompt = await self._tokenizer.encode_chat([message.template_message() for message in body.messages])
-            max_tokens = body.max_completion_tokens or body.max_tokens or self._most_answer_tokens(len(prompt))
-            choices = [Choice(index, prompt, body.sampling_params(index, max_tokens)) for index in range(body.n)]
-            return await self._generate_answer(request, body, ChatFormat(), choices, [prompt], places)
-
-    def _reserve_places(self, choice_count: int) -> ExitStack:
-        """Reserve places for all choices of a request. The first choice already has a place (admission.py)."""
-        return self._admission.admit(choice_count, held_places=1)
+        prompt = await self._tokenizer.encode_chat([message.template_message() for message in body.messages])
+        max_tokens = body.max_completion_tokens or body.max_tokens or self._most_answer_tokens(len(prompt))
+        choices = [Choice(index, prompt, body.sampling_params(index, max_tokens)) for index in range(body.n)]
+        return await self._generate_answer(request, body, ChatFormat(), choices, [prompt])
 
     async def _generate_answer(
         self,
@@ -90,7 +80,6 @@ class Api:
         answer_format: Format,
         choices: Sequence[Choice],
         prompts: Sequence[Sequence[int]],
-        places: ExitStack,
     ) -> Response:
         for choice in choices:
             reason = self._engine.why_not_admissible(len(choice.prompt_token_ids), choice.sampling.max_tokens)
@@ -101,7 +90,7 @@ class Api:
         request.state.model, request.state.generation = body.model, generation  # for its trace
         envelope = Envelope(answer_format, body.model)
         if body.stream:
-            return EventStream(stream_events(generation, envelope, body.includes_usage), places.pop_all())
+            return EventStream(stream_events(generation, envelope, body.includes_usage))
         answer = await cancel_on_disconnect(request, collect_answer(generation, envelope))
         return Response(status_code=CLIENT_WENT_AWAY) if answer is None else JSONResponse(answer)
 
@@ -143,8 +132,7 @@ def openai_app(
     add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
     """Return the application with the routes of the model port. `add_tracing` adds traces."""
-    admission = create_admission(config)
-    api = Api(engine, config, metrics, admission)
+    api = Api(engine, config, metrics)
     routes = [
         get_route("/v1/models", api.list_models),
         get_route("/v1/models/{name:path}", api.retrieve_model),
@@ -153,7 +141,7 @@ def openai_app(
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    return add_guard(app, config, metrics, is_closing, admission, add_tracing)
+    return add_guard(app, config, metrics, is_closing, add_tracing)
 
 
 async def _health(_: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Checks of a request body before an application validates it.
+"""Checks of a request body before an application validates it, and the admission of the sequences in the body.
 
 A validator reports an error for every wrong value, and vLLM's models try each value of a chat as up to sixty kinds of
 item. So the number of values is limited here. engines/vllm/vllm_imports.py makes vLLM's models stop at the first wrong
@@ -8,16 +8,21 @@ value of a list. Only lists of token IDs may have many values, in the one field 
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.http.openai_api.errors import InvalidRequest, error_body
+from gaudi_runtime.http.openai_api.admission import Admission, count_sequences
+from gaudi_runtime.http.openai_api.body_reader import BodyReader
+from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ApiError, InvalidRequest, error_body
 from gaudi_runtime.http.openai_api.media import check_media
 
 MOST_VALUES = 20_000
@@ -48,10 +53,11 @@ MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
-def check_body(path: str, body: bytes, *, media_options: bool = False, max_pixels: int = 0) -> None:
-    """Raise InvalidRequest if the JSON body has more values, items, options or pixels than `path` allows.
+def check_body(path: str, body: bytes, *, media_options: bool = False, max_pixels: int = 0) -> int:
+    """Return the number of sequences of the JSON body.
 
-    `max_pixels` is the limit for all images together; 0 means no limit. A body that is not JSON passes, because the
+    Raises InvalidRequest if the body has more values, items, options or pixels than `path` allows. `max_pixels` is the
+    limit for all images together; 0 means no limit. A body that is not JSON passes as one sequence, because the
     application rejects it with its own message.
     """
     if b"\0" in body:
@@ -63,7 +69,7 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, max_pixel
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply. Send a flatter one.") from error
     except ValueError:
-        return
+        return 1
     _check_value_count(document, token_field)
     if isinstance(document, dict):
         if not media_options:
@@ -72,6 +78,8 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, max_pixel
             _check_items(document.get("input"))
     if max_pixels:
         check_media(document, max_pixels)
+    values = document if isinstance(document, dict) else {}
+    return count_sequences(values.get(token_field or ""), values.get("n"))
 
 
 def _check_sign_counts(body: bytes, signs: bytes) -> None:
@@ -139,40 +147,59 @@ def _check_items(items: Any) -> None:
 
 
 class BodyMiddleware:
-    """ASGI middleware that reads the whole body of a POST, checks the body, and forwards it as one message.
+    """ASGI middleware that reads the whole body of a POST, checks it, and reserves a place for each of its sequences.
 
-    `media_options` allows MEDIA_OPTIONS in requests. `pixels` limits the images of one request.
+    The body is forwarded as one message. `track_request` is entered while the request has places. `media_options`
+    allows MEDIA_OPTIONS in requests. `max_pixels` limits the images of one request.
     """
 
-    def __init__(self, app: ASGIApp, *, media_options: bool = False, max_pixels: int = 0) -> None:
-        self._app, self._check = app, partial(check_body, media_options=media_options, max_pixels=max_pixels)
+    def __init__(
+        self,
+        app: ASGIApp,
+        admission: Admission,
+        track_request: Callable[[], AbstractContextManager[None]],
+        *,
+        media_options: bool = False,
+        max_pixels: int = 0,
+    ) -> None:
+        self._app, self._admission, self._track_request = app, admission, track_request
+        self._reader = BodyReader()
+        self._check = partial(check_body, media_options=media_options, max_pixels=max_pixels)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        try:
-            if _is_form(scope):
-                message = None  # a form is read in parts, and its parser limits fields and files
-            else:
-                message = await _read_body(receive)
-                if not message["more_body"]:
-                    await self._run_check(scope["path"], message["body"])
-        except InvalidRequest as error:
-            await JSONResponse(error.body(), error.status)(scope, receive, send)
-            return
-        except HTTPException as error:
-            body = error_body(error.detail, "invalid_request_error")
-            await JSONResponse(body, error.status_code)(scope, receive, send)
-            return
-        await self._app(scope, receive if message is None else _prepend_message(message, receive), send)
+        with ExitStack() as places:
+            try:
+                body = await self._read_admissible_body(scope, receive, places)
+            except ApiError as error:
+                await JSONResponse(error.body(), error.status, error.headers)(scope, receive, send)
+                return
+            except HTTPException as error:
+                content = error_body(error.detail, "invalid_request_error")
+                await JSONResponse(content, error.status_code)(scope, receive, send)
+                return
+            except ClientDisconnect:
+                await Response(status_code=CLIENT_WENT_AWAY)(scope, receive, send)
+                return
+            await self._app(scope, _replay_body(body, receive), send)
 
-    async def _run_check(self, path: str, body: bytes) -> None:
-        if len(body) < LARGE_BYTES:
-            self._check(path, body)
-        else:  # takes tens of milliseconds, which would block the event loop
-            await asyncio.to_thread(self._check, path, body)
+    async def _read_admissible_body(self, scope: Scope, receive: Receive, places: ExitStack) -> bytes:
+        """Return the body after its check, and enter its places into `places`."""
+        is_form = _is_form(scope)
+        self._admission.check_free()  # a full server reads no body
+        async with self._reader.read(receive) as body:
+            if is_form:
+                sequences = await _count_form_sequences(scope, body)
+            elif len(body) < LARGE_BYTES:
+                sequences = self._check(scope["path"], body)
+            else:  # takes tens of milliseconds, which would block the event loop
+                sequences = await asyncio.to_thread(self._check, scope["path"], body)
+        places.enter_context(self._admission.admit(sequences))
+        places.enter_context(self._track_request())
+        return body
 
 
 def _is_form(scope: Scope) -> bool:
@@ -191,25 +218,22 @@ def _media_type(scope: Scope) -> str:
     return value.partition(b";")[0].strip().lower().decode("latin-1")
 
 
-async def _read_body(receive: Receive) -> Message:
-    """Return the whole body, or the part that was received before the client disconnected."""
-    parts = list[bytes]()
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            disconnected = message["type"] == "http.disconnect"
-            return {"type": "http.request", "body": b"".join(parts), "more_body": disconnected}
+async def _count_form_sequences(scope: Scope, body: bytes) -> int:
+    """Return the number of beams in a form. The application parses the form in the same way."""
+    try:
+        async with Request(scope, _replay_body(body)).form() as form:
+            return count_sequences(None, form.get("n"))
+    except (HTTPException, MultiPartException):
+        return 1  # the application rejects the form with its own message
 
 
-def _prepend_message(message: Message, receive: Receive) -> Receive:
-    is_delivered = False
+def _replay_body(body: bytes, receive: Receive | None = None) -> Receive:
+    """Return a `receive` that returns `body` first, and then the messages of `receive`."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def prepended_receive() -> Message:
-        nonlocal is_delivered
-        if is_delivered:
-            return await receive()
-        is_delivered = True
-        return message
+    async def receive_again() -> Message:
+        if messages or receive is None:
+            return messages.pop()
+        return await receive()
 
-    return prepended_receive
+    return receive_again

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.http.connection import ServerLimits, connection_limit
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS
@@ -273,8 +272,7 @@ async def test_new_connection_is_refused_while_a_request_runs() -> None:
 def test_connection_limit_is_derived_from_sequences_and_queue(
     requested: dict[str, int], places: int, connections: int
 ) -> None:
-    limits = sim_config(max_num_seqs=places).limits
-    assert connection_limit(ServingConfig(**requested), limits) == connections
+    assert connection_limit(sim_config(serving=requested, max_num_seqs=places)) == connections
 
 
 def test_timeouts_equal_the_documented_values() -> None:

@@ -169,7 +169,7 @@ async def test_request_may_have_as_many_choices_as_places() -> None:
     async with served(sim_config(max_num_seqs=2, serving={"max_queued_requests": 1})) as api:
         answer = await api.openai.completions.create(model="echo", prompt="a", n=3)
         assert len(answer.choices) == 3
-        with pytest.raises(openai.BadRequestError, match="needs 4 completions, but this server accepts at most 3"):
+        with pytest.raises(openai.BadRequestError, match="than this server can run and queue at once, which is 3"):
             await api.openai.completions.create(model="echo", prompt="a", n=4)
 
 

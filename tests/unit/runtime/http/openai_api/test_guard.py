@@ -69,7 +69,8 @@ async def test_request_beyond_capacity_is_refused_until_one_ends() -> None:
     refused = await server.client.post(GENERATING, json={})
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert refused.json()["error"] == {
-        "message": "The queue is full: 1 sequences are running or waiting. Try again later.",
+        "message": "The queue is full: 1 of 1 places are taken by sequences that run or wait, and the request needs 1. "
+        "Try again later.",
         "type": "rate_limit_error",
         "param": None,
         "code": "queue_full",

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import cast
 
 import openai
@@ -82,7 +82,7 @@ async def test_broken_stream_ends_its_generation_immediately() -> None:
 
     events = endless()
     with pytest.raises(ConnectionError):
-        await EventStream(events, nullcontext()).stream_response(send)
+        await EventStream(events).stream_response(send)
     assert ended.is_set()
 
 

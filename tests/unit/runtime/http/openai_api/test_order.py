@@ -1,4 +1,4 @@
-"""A request gets its first place before its body is read, and all other places before it is tokenized."""
+"""A full server reads no body. A request gets its places after its body is read and before it is tokenized."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from gaudi_runtime.engines.sim.serving import ByteTokenizer
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
 from gaudi_runtime.http.openai_api.tokenizing import RequestTokenizer
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.http.openai_api.test_load import until
+from tests.unit.runtime.http.openai_api.test_load import SLOW, endless_stream, until
 from tests.unit.runtime.serving import Served, served
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
@@ -25,23 +25,21 @@ async def unfinished(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 async def test_full_server_does_not_wait_for_a_body() -> None:
-    async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
-        _, first = await unfinished(api)
-        await until(lambda: api.metrics.request_counts().running == 1)
-        reader, second = await unfinished(api)
+    full = sim_config(SLOW, max_num_seqs=1, serving={"max_queued_requests": 0})
+    async with served(full) as api, asyncio.timeout(20):
+        stream = await endless_stream(api)
+        reader, writer = await unfinished(api)
         assert b" 429 " in await reader.readline()
-        first.close()
-        second.close()
+        writer.close()
+        await stream.close()
 
 
-async def test_disconnect_during_the_body_frees_its_place() -> None:
+async def test_request_is_answered_while_a_body_is_incomplete() -> None:
     async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
-        _, first = await unfinished(api)
-        await until(lambda: api.metrics.request_counts().running == 1)
-        first.close()
-        await until(lambda: api.metrics.request_counts().running == 0)
+        _, writer = await unfinished(api)
         assert (await api.openai.completions.create(model="echo", prompt="a")).choices[0].text == "a"
-    assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1
+        writer.close()
+        await until(lambda: api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1)
 
 
 class BlockedTokenizer(ByteTokenizer):
