@@ -253,6 +253,6 @@ class Autoscaling(ApiModel):
     metrics: Annotated[tuple[Metric, ...], Field(max_length=8)] = Field(
         (),
         description="Metrics and their targets. When left out: the metric gaudi_requests_running of the pods, with an"
-        " average value of 80 % of engine.maxNumSeqs.",
+        " average value of 80 % of engine.maxNumSeqs x parallelism.data.",
     )
     behavior: Behavior = Field(Behavior(), description="Speed of scaling in both directions.")

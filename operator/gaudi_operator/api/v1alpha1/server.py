@@ -28,8 +28,8 @@ class Server(ApiModel):
     )
     max_queued_requests: Annotated[int, Field(ge=0, le=100_000)] = Field(
         256,
-        description="Maximum number of requests of a pod that wait for a place in a batch. The pod answers further"
-        " requests with status 429.",
+        description="Maximum number of sequences of a pod that wait for a place in a batch. A request has a sequence"
+        " for each prompt and choice. The pod answers further requests with status 429.",
     )
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None,

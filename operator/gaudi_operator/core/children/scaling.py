@@ -59,7 +59,7 @@ def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, wi
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
         "minReplicas": autoscaling.min_replicas,
         "maxReplicas": autoscaling.max_replicas,
-        "metrics": metrics or [_running_requests_metric(inference.spec.engine.max_num_seqs)],
+        "metrics": metrics or [_running_requests_metric(inference)],
         "behavior": {**behavior, "scaleDown": {_WINDOW: window_seconds, **behavior.get("scaleDown", {})}},
     }
     return child_manifest("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
@@ -68,8 +68,10 @@ def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, wi
 _WINDOW = "stabilizationWindowSeconds"
 
 
-def _running_requests_metric(max_num_seqs: int) -> Object:
-    target = {"type": "AverageValue", "averageValue": str(max(1, max_num_seqs * TARGET_PERCENT // 100))}
+def _running_requests_metric(inference: Inference) -> Object:
+    # Each copy of the weights runs maxNumSeqs sequences.
+    sequences = inference.spec.engine.max_num_seqs * inference.spec.parallelism.data
+    target = {"type": "AverageValue", "averageValue": str(max(1, sequences * TARGET_PERCENT // 100))}
     return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
 
 

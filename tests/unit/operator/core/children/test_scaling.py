@@ -52,10 +52,13 @@ def autoscaler_spec(window: int = 300, asked: Object = ASKED, **spec: Any) -> Ob
     return written
 
 
-@pytest.mark.parametrize(("sequences", "target"), [(128, "102"), (10, "8"), (2, "1"), (1, "1")])
-def test_autoscaler_targets_running_requests_per_pod(sequences: int, target: str) -> None:
+@pytest.mark.parametrize(
+    ("sequences", "copies", "target"), [(128, 1, "102"), (128, 8, "819"), (10, 1, "8"), (2, 1, "1"), (1, 1, "1")]
+)
+def test_autoscaler_targets_running_requests_per_pod(sequences: int, copies: int, target: str) -> None:
     average = {"type": "AverageValue", "averageValue": target}
-    assert autoscaler_spec(engine={"maxNumSeqs": sequences}, model={"maxModelLen": 256}) == {
+    spec = {"engine": {"maxNumSeqs": sequences}, "model": {"maxModelLen": 256}, "parallelism": {"data": copies}}
+    assert autoscaler_spec(**spec) == {
         "scaleTargetRef": {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "name": "tiny"},
         "minReplicas": 2,
         "maxReplicas": 5,
