@@ -116,7 +116,7 @@ async def stream_events(generation: Generation, envelope: Envelope, include_usag
                 yield _encode_event(envelope.chunk(delta_choice, **usage))
     except Exception:
         log.exception("A streamed answer failed after its first event.")
-        generation.mark_broken()
+        generation.is_broken = True  # for its trace
         yield _encode_event(
             error_body("The server failed during this answer. The log of the server has the reason.", "server_error")
         )

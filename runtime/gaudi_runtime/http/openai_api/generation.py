@@ -63,11 +63,6 @@ class Generation:
                 self._count_tokens(len(piece[1].token_ids))
                 yield piece
 
-    def mark_broken(self) -> None:
-        """Record that the stream of this request ends with an error."""
-        self.is_broken = True
-        self._metrics.count_broken_answer()
-
     def _count_tokens(self, tokens: int) -> None:
         if tokens and not self.usage.completion_tokens:
             self._metrics.first_token_seconds.observe(self._clock() - self._arrival_time)

@@ -4,6 +4,7 @@ A request passes these checks in order: the key (api_key.py), the path (paths.py
 (body_reader.py) and checked (body.py). Then it gets a place for each of its sequences (admission.py).
 """
 
+import re
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,14 +14,19 @@ from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.admission import Admission
 from gaudi_runtime.http.openai_api.api_key import require_api_key
 from gaudi_runtime.http.openai_api.body import BodyMiddleware
+from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY
 from gaudi_runtime.http.openai_api.media import pixel_limit
 from gaudi_runtime.http.openai_api.paths import AllowedPaths, uses_engine
 
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 
+# The form of errors in the streams of vLLM and of the built-in engines. Quotes and ends of lines are escaped in JSON,
+# so generated text cannot match. An error with a 4xx code is the fault of the request.
+ERROR_EVENT = re.compile(rb'^(?:event: error$|data: \{"error"(?!.*"code": ?4))', re.MULTILINE)
+
 
 class GuardMiddleware:
-    """ASGI middleware that counts answers.
+    """ASGI middleware that counts answers, and failed answers.
 
     While `is_closing` returns True, every answer closes its connection. The client then opens its next connection to
     another pod.
@@ -31,28 +37,57 @@ class GuardMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        is_engine_request = uses_engine(scope)
-        has_started = False
+        answer = Answer()
+
+        async def receive_and_note() -> Message:
+            message = await receive()
+            answer.is_abandoned |= message["type"] == "http.disconnect"
+            return message
 
         async def send_and_count(message: Message) -> None:
-            nonlocal has_started
             if message["type"] == "http.response.start":
                 if self._is_closing():
                     message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
-                self._count_answer(scope["path"], message["status"], is_engine_request)
-                has_started = True
+                self._count_status(scope, message["status"])
+            answer.note_sent(message)
             await send(message)
 
         try:
-            await self._app(scope, receive, send_and_count)
+            await self._app(scope, receive_and_note, send_and_count)
         except Exception:
-            if not has_started:
-                # An outer handler answers with this status.
-                self._count_answer(scope["path"], 500, is_engine_request)
+            if not answer.has_started:
+                # An outer handler answers with status 500.
+                self._count_status(scope, CLIENT_WENT_AWAY if answer.is_abandoned else 500)
+            answer.is_broken |= answer.has_started and not (answer.is_complete or answer.is_abandoned)
             raise
+        finally:
+            if answer.is_broken and uses_engine(scope):
+                self._metrics.count_broken_answer()
 
-    def _count_answer(self, path: str, status: int, is_engine_request: bool) -> None:
-        self._metrics.count_answer(path if path in COUNTED else "other", status, is_engine_request=is_engine_request)
+    def _count_status(self, scope: Scope, status: int) -> None:
+        endpoint = scope["path"] if scope["path"] in COUNTED else "other"
+        self._metrics.count_answer(endpoint, status, is_engine_request=uses_engine(scope))
+
+
+class Answer:
+    """One answer on its way to the client. It is broken if it has begun, but the server cannot complete it."""
+
+    def __init__(self) -> None:
+        self.has_started = self.is_complete = self.is_broken = self.is_abandoned = False
+        self._is_stream, self._open_line = False, b""
+
+    def note_sent(self, message: Message) -> None:
+        """Note the start of the answer, and the errors in a part of a stream."""
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            headers = message.get("headers", ())
+            self._is_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
+            return
+        self.is_complete = not message.get("more_body", False)
+        if self._is_stream:
+            # Applications send whole events, so the open line is nearly always empty.
+            lines, _, self._open_line = (self._open_line + message.get("body", b"")).rpartition(b"\n")
+            self.is_broken |= ERROR_EVENT.search(lines) is not None
 
 
 def add_guard(

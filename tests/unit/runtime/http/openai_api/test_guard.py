@@ -121,6 +121,13 @@ async def test_truncated_answer_is_counted_once() -> None:
     server = GuardedApp(truncating_app)
     await server.client.post(GENERATING, json={})
     assert (server.answered(GENERATING, 200), server.answered(GENERATING, 500)) == (1, None)
+    assert server.metrics.request_counts() == RequestCounts(answered=1, failed=1)
+
+
+async def test_truncated_page_is_not_reported_as_a_failed_request() -> None:
+    server = GuardedApp(truncating_app)
+    await server.client.get("/v1/models")
+    assert server.metrics.request_counts() == RequestCounts()
 
 
 async def test_wrong_method_is_refused_with_the_allowed_method() -> None:
