@@ -27,7 +27,7 @@ from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, AnswerNotCompu
 from gaudi_operator.core.pods.terminations import terminations_by_pod
 from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_refused_since
-from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
+from gaudi_operator.core.resource import Inference, read_sections, read_status
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.desired_revision import describe_missing_pin, desired_revision, use_stored_mode
@@ -40,7 +40,6 @@ from gaudi_operator.core.rollout.scale_down import count_pending_removals
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import reconcile_events
 from gaudi_operator.core.status.plan import plan_state
-from gaudi_operator.core.status.refusal import unreadable_status
 from gaudi_operator.core.status.status import have_all_pods_reported, make_status, throttle_status
 from gaudi_runtime.errors import Problem
 
@@ -55,16 +54,19 @@ def decide(
     observed: Observed,
     defaults: InstallationDefaults,
     answers: PlanAnswers = SYNCHRONOUS_ANSWERS,
-    read: Callable[[Manifest, PlanAnswers], Inference] = read_inference,
+    read: Callable[[Manifest, PlanAnswers], Inference] = read_sections,
 ) -> Decision:
     """Decide the actions, the status and the events of one reconcile.
 
     The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `answers`
     contains the computed answers to plan questions. `read` parses the resource and may return a cached value.
     """
-    judged = _decide_gates(observed, defaults, answers, read)
-    if isinstance(judged, Decision):
-        return judged
+    inference = read(insert_texts(observed.resource, observed.texts), answers)
+    platform = resolve_class(inference, observed, defaults)
+    # The garbage collector of the cluster deletes the children of a deleted resource.
+    if inference.identity.deleting or platform.served_elsewhere:
+        return Decision((), read_status(observed.resource))
+    judged = _decide_gates(inference, platform, observed)
     try:
         return _decide_by_plan(judged, observed, defaults)
     except AnswerNotComputed as error:
@@ -87,29 +89,16 @@ class JudgedGates:
     pods: tuple[PodView, ...]
 
 
-def _decide_gates(
-    observed: Observed,
-    defaults: InstallationDefaults,
-    answers: PlanAnswers,
-    read: Callable[[Manifest, PlanAnswers], Inference],
-) -> JudgedGates | Decision:
-    """Judge the gates. Return a Decision if the reconcile ends here, for example for an unreadable spec."""
+def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Observed) -> JudgedGates:
+    """Judge the gates. Of the spec, the judgement reads only `readiness`, `replicas` and `rollout`."""
     previous_status, deadlines = read_status(observed.resource), Deadlines(observed.now)
-    if read_identity(observed.resource).deleting:
-        return Decision((), previous_status)  # the garbage collector of the cluster deletes the children
-    try:
-        inference = read(insert_texts(observed.resource, observed.texts), answers)
-    except SpecUnreadable as error:
-        status = unreadable_status(observed, previous_status, str(error))
-        return Decision((), status, reconcile_events(previous_status, status, ()))
-
-    platform = resolve_class(inference, observed, defaults)
-    if platform.served_elsewhere:
-        return Decision((), previous_status)  # another installation in the cluster serves this resource
     policy = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
     pending_removals = count_pending_removals(pods, spec_replicas_by_revision(observed))
-    gates = judge_gates(pods, inference.spec.readiness, policy.min_available_pods, deadlines, pending_removals)
+    gates = judge_gates(
+        *(pods, inference.spec.readiness, policy.min_available_pods, deadlines, pending_removals),
+        spec_is_readable=inference.unreadable is None,
+    )
     pods = pods_with_gates(pods, gates, observed.now)
     return JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods)
 
@@ -135,11 +124,12 @@ def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: Installat
     state, pod_policy = _build_state(judged, observed, defaults)
     violation, desired = _admit_spec(state, pod_policy)
     state = plan_rollout(replace(state, violation=violation), desired)
-    state, scaling = replace(state, plan=plan_state(state)), plan_replicas(state)
-    children = child_actions(state, scaling)
-    if any(changes_live_objects(action, observed) for action in children):
+    state = replace(state, plan=plan_state(state))
+    # Only a readable spec defines children and their replicas.
+    changes = [] if state.inference.unreadable else _plan_changes(state)
+    if any(changes_live_objects(change, observed) for change in changes):
         deadlines.schedule_requeue(FOLLOW_UP_SECONDS)
-    actions: list[Action] = [*judged.gates, *scaling.costs, *children]
+    actions: list[Action] = [*judged.gates, *changes]
     new_status = make_status(state)
     status, held_since = throttle_status(
         previous_status, new_status, observed, deadlines, all_reported=have_all_pods_reported(state)
@@ -151,6 +141,12 @@ def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: Installat
         deadlines.requeue_after,
         status_held_since=held_since,
     )
+
+
+def _plan_changes(state: State) -> list[Action]:
+    """Return all actions except gate writes."""
+    scaling = plan_replicas(state)
+    return [*scaling.costs, *child_actions(state, scaling)]
 
 
 def _build_state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
@@ -198,6 +194,8 @@ def _forbidden_revisions(
 def _admit_spec(state: State, pod_policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
     """Return (violation of the spec, None) or (None, revision that the spec requests)."""
     inference, defaults = state.inference, state.defaults
+    if inference.unreadable:
+        return inference.unreadable, None
     if message := describe_missing_pin(inference, state.stored):
         return Problem("RevisionNotKept", message), None
     if state.platform.problem:

@@ -10,8 +10,8 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance
-from gaudi_operator.core.gate.recompiles import limit_recompiles
-from gaudi_operator.core.gate.thresholds import captured_counts, explain_shortfall, shortfalls
+from gaudi_operator.core.gate.recompiles import RECOMPILING, limit_recompiles
+from gaudi_operator.core.gate.thresholds import CAPTURED_BELOW_THRESHOLD, captured_counts, explain_shortfall, shortfalls
 from gaudi_operator.core.pods.view import PodView
 
 REOPEN_SECONDS = 1
@@ -22,6 +22,10 @@ WARMED_UP = "WarmedUp"
 
 BELOW_THRESHOLD = "OpenedBelowThreshold"
 """The reason of an open gate if thresholds are missed and spec.readiness.onShortfall allows that."""
+
+
+_REASONS_OF_SPEC = frozenset({CAPTURED_BELOW_THRESHOLD, RECOMPILING})
+"""The reasons of a closed gate that depend on spec.readiness."""
 
 
 def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
@@ -91,13 +95,16 @@ def judge_gates(
     min_available_pods: int,
     deadlines: Deadlines,
     pending_removals: int = 0,
+    *,
+    spec_is_readable: bool = True,
 ) -> list[SetGate]:
     """Judge the gates of all pods, and return the gate writes.
 
     At least `min_available_pods` pods keep serving even if they recompile. If `min_available_pods` is 0, one pod keeps
     serving. The workload controllers are about to remove `pending_removals` serving pods, which do not count
-    towards `min_available_pods`.
+    towards `min_available_pods`. If `spec_is_readable` is False, the numbers may be defaults in place of what the user
+    wrote. Then gates close only for a reason that does not depend on the spec.
     """
     gates = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
     writes = limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
-    return list(writes.values())
+    return [gate for gate in writes.values() if gate.open or spec_is_readable or gate.reason not in _REASONS_OF_SPEC]

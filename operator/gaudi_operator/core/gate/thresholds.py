@@ -11,6 +11,9 @@ from gaudi_runtime.contract.report import (
     reaches_percent,
 )
 
+CAPTURED_BELOW_THRESHOLD = "CapturedBelowThreshold"
+"""The reason of a gate that is closed because a pod has captured too few graphs."""
+
 _MAX_REASON = 300
 
 
@@ -95,5 +98,5 @@ def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, 
     clauses = shortfalls(report, readiness)
     if clauses and readiness.on_shortfall is Shortfall.BLOCK:
         summary = f"Warm-up ended below the thresholds: {'; '.join(clauses)}."
-        return "CapturedBelowThreshold", " ".join((summary, *first_skipped_buckets(report, readiness)))
+        return CAPTURED_BELOW_THRESHOLD, " ".join((summary, *first_skipped_buckets(report, readiness)))
     return None

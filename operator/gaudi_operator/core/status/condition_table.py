@@ -34,12 +34,14 @@ class ConditionKind:
     """One row of the table of conditions.
 
     `good_status` is the status that needs no action. If `judge` returns None, the resource does not have the condition.
+    If `judges_spec` is True, the condition keeps its written state while the spec cannot be read.
     """
 
     type: str
     good_status: ConditionStatus
     meaning: str
     judge: Callable[[State], Verdict | None]
+    judges_spec: bool = False
 
 
 CONDITIONS = (
@@ -69,28 +71,40 @@ CONDITIONS = (
         TRUE,
         "Every admissible batch has a bucket, and every request so far had a warm graph.",
         judge_bucket_coverage,
+        judges_spec=True,
     ),
-    ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
+    ConditionKind(
+        "SettingsEffective",
+        TRUE,
+        "Every setting of the spec has an effect.",
+        judge_settings_effective,
+        judges_spec=True,
+    ),
     ConditionKind(
         "ClassApplied",
         TRUE,
         "The current revision has the current defaults of its class, and no trial of the class would refuse the "
         "revision. Absent without a class.",
         judge_class_applied,
+        judges_spec=True,
     ),
     ConditionKind(
         "AutoscalerActive",
         TRUE,
         "The autoscaler reads its metrics and can scale. Absent without spec.autoscaling.",
         judge_autoscaler_active,
+        judges_spec=True,
     ),
 )
 
 
 def judge_conditions(state: State) -> tuple[Condition, ...]:
     """Return the conditions of all rows of the table. A transition time changes only if the status changes."""
-    judgements = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
-    verdicts = [(kind, verdict) for kind, verdict in judgements if verdict is not None]
-    return build_conditions(
-        verdicts, state.previous_status.conditions, state.inference.identity.generation, state.deadlines.now
+    previous = state.previous_status.conditions
+    written = {condition.type: Verdict(condition.status, condition.reason, condition.message) for condition in previous}
+    judgements = (
+        (kind.type, written.get(kind.type) if kind.judges_spec and state.inference.unreadable else kind.judge(state))
+        for kind in CONDITIONS
     )
+    verdicts = [(kind, verdict) for kind, verdict in judgements if verdict is not None]
+    return build_conditions(verdicts, previous, state.inference.identity.generation, state.deadlines.now)

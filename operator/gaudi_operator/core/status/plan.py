@@ -21,8 +21,11 @@ def plan_state(state: State) -> PlanState | None:
     """Return the best known figures of the plan, or None if no plan is possible.
 
     Measured figures stay until another pod has measured the plan. If no pod runs the spec, the figures are estimated.
-    This is the case if the spec was refused, rolled back or overridden by a pinned revision.
+    This is the case if the spec was refused, rolled back or overridden by a pinned revision. If the spec cannot be
+    read, the written figures stay.
     """
+    if state.inference.unreadable:
+        return state.previous_status.plan
     # Do not show measured figures for a spec that no pod runs.
     if state.violation is None and _runs_spec(state):
         measured_pod = _measured_pod(state)

@@ -79,6 +79,7 @@ def _message(pod: PodView, state: State) -> str | None:
         return pod.report.failure.message
     if (
         pod.report
+        and not pod.is_gate_open
         and pod.report.phase is Phase.SERVING
         and (shortfall := explain_shortfall(pod.report, state.inference.spec.readiness))
     ):

@@ -1,4 +1,4 @@
-"""The status of a resource after the API server has refused a request, or if the operator cannot read the spec."""
+"""The status of a resource after the API server has refused a request."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -7,8 +7,6 @@ from gaudi_operator.api.v1alpha1.status import (
     GaudiInferenceStatus,
 )
 from gaudi_operator.core.actions import Decision, Event
-from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.status.conditions import (
     FALSE,
     TRUE,
@@ -16,29 +14,6 @@ from gaudi_operator.core.status.conditions import (
     build_conditions,
 )
 from gaudi_runtime.errors import Problem
-
-REASON = "SpecUnreadable"
-
-
-def unreadable_status(observed: Observed, previous: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
-    """Return `previous` with conditions for a spec that cannot be read. The rows of pods stay."""
-    generation = read_identity(observed.resource).generation
-    verdicts = {
-        "Ready": Verdict(FALSE, REASON, sentence),
-        "Reconciling": Verdict(
-            FALSE, "Stalled", "The operator waits for a change. The condition Stalled has the reason."
-        ),
-        "Stalled": Verdict(TRUE, REASON, sentence),
-        "PlanAccepted": Verdict(FALSE, REASON, sentence),
-    }
-    # Keep the other conditions. They describe the pods, whose state does not depend on whether the new spec can be
-    # read.
-    previous_verdicts = {
-        condition.type: Verdict(condition.status, condition.reason, condition.message)
-        for condition in previous.conditions
-    }
-    conditions = build_conditions((previous_verdicts | verdicts).items(), previous.conditions, generation, observed.now)
-    return previous.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})
 
 
 def add_refusal(decision: Decision, previous: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:

@@ -57,7 +57,7 @@ def status_delay(pod_count: int) -> float:
 def make_status(state: State) -> GaudiInferenceStatus:
     """Return the current status of the resource, built from the state."""
     rows = pod_states(state)
-    return GaudiInferenceStatus(
+    status = GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
         phase=_resource_phase(state),
         ready=f"{len(state.serving_pods)}/{state.desired_replicas}",
@@ -76,6 +76,12 @@ def make_status(state: State) -> GaudiInferenceStatus:
         pods=rows[:MAX_PODS],
         **_collect_figures(state, rows),
     )
+    # If the spec cannot be read, keep the fields that are derived from it.
+    kept_names = _FIELDS_OF_SPEC if state.inference.unreadable else ()
+    return status.model_copy(update={name: getattr(state.previous_status, name) for name in kept_names})
+
+
+_FIELDS_OF_SPEC = ("max_replicas", "selector", "endpoint", "recipe_cache")
 
 
 def _max_replicas(state: State) -> int | None:

@@ -5,8 +5,10 @@ from typing import TypeVar
 
 import pytest
 
+from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import SpecUnreadable, read_inference
+from gaudi_operator.core.resource import SpecUnreadable, read_inference, read_sections
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import inference, resource
 
@@ -16,6 +18,16 @@ T = TypeVar("T")
 def test_unknown_value_makes_a_spec_unreadable() -> None:
     with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.whenNoRoom cannot be read .* 'ReplaceInPlace' or 'Wa"):
         read_inference(resource(rollout={"whenNoRoom": "Sideways"}))
+
+
+def test_readable_sections_of_an_unreadable_spec_are_read() -> None:
+    found = read_sections(
+        resource(replicas=7, rollout={"whenNoRoom": "Sideways"}, readiness={"onRecompiles": "Ignore"})
+    )
+    assert found.unreadable
+    assert found.unreadable.reason == "SpecUnreadable"
+    assert (found.spec.replicas, found.spec.readiness.on_recompiles) == (7, OnRecompiles.IGNORE)
+    assert found.spec.rollout == Rollout()
 
 
 def test_runtime_config_is_computed_once() -> None:

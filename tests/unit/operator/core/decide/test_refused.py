@@ -2,7 +2,6 @@
 
 from gaudi_operator.core.actions import SetGate
 from tests.support.builders import copied
-from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status
@@ -72,11 +71,3 @@ def test_refused_spec_still_closes_the_gate_of_a_restarted_container() -> None:
     cluster.restart(pod_names(cluster)[0])
     gates = [action for action in cluster.operate().actions if isinstance(action, SetGate)]
     assert [gate.open for gate in gates] == [False]
-
-
-def test_unreadable_spec_causes_no_actions() -> None:
-    cluster = served()
-    cluster.change(engine={"executionMode": "fromTheFuture"})
-    assert cluster.operate().actions == ()
-    assert condition(cluster, "Stalled") == ("True", "SpecUnreadable")
-    assert violations(cluster.resource) == []
