@@ -74,7 +74,8 @@ class Settings(BaseSettings):
     allow_simulation: bool = Field(False, description="Whether resources may use the sim engine, which runs no model.")
     controller: Controller = Field(
         DEFAULT_CONTROLLER,
-        description="Name of this installation. The operator serves the classes whose spec.controller is this name.",
+        description="Name of this installation. The operator serves the classes whose spec.controller is this name. New"
+        " resources without a class are served only under the default name.",
     )
     require_class: bool = Field(
         False, description="Whether a resource without `className` gets pods only if there is a default class."

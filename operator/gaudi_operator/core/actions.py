@@ -73,7 +73,7 @@ class Decision:
     `requeue_after` is the number of seconds until the next reconcile if nothing else triggers it, or None if no
     deadline is pending. `question` is set if the decision needs a plan that is not computed yet. In this case the
     actions contain only gate writes, and the status does not change. `status_held_since` is the time since which a
-    newer status waits to be written.
+    newer status waits to be written. `writes_status` is False for a resource that this operator must leave alone.
     """
 
     actions: tuple[Action, ...]
@@ -82,6 +82,7 @@ class Decision:
     requeue_after: float | None = None
     question: AnyPlanQuestion | None = None
     status_held_since: datetime | None = None
+    writes_status: bool = True
 
 
 def changes_live_objects(action: Action, observed: Observed) -> bool:

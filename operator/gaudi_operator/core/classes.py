@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.inference_class import (
+    DEFAULT_CONTROLLER,
     ClassDefaults,
     ClassLimits,
     GaudiInferenceClass,
@@ -24,6 +25,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.names import CONTROLLER_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.resource import Inference
@@ -70,15 +72,13 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
     """
     class_name = inference.spec.class_name
     class_or_problem = _find_class(class_name, observed) if class_name else _find_default_class(observed)
+    if _find_controller(class_or_problem, observed) != defaults.controller:
+        return ResolvedClass(served_elsewhere=True)
     if class_or_problem is None:
         return ResolvedClass(problem=_REQUIRED) if defaults.require_class else NO_CLASS
     if isinstance(class_or_problem, Problem):
         return ResolvedClass(class_name, problem=class_or_problem)
     name = class_or_problem["metadata"]["name"]
-    # Read `controller` from the raw manifest. A class of another installation may have fields of a newer release, which
-    # would fail the validation.
-    if (class_or_problem.get("spec") or {}).get("controller") != defaults.controller:
-        return ResolvedClass(name, served_elsewhere=True)
     try:
         class_spec = GaudiInferenceClass.model_validate(class_or_problem).spec
     except ValidationError:
@@ -133,6 +133,24 @@ def _find_default_class(observed: Observed) -> Manifest | Problem | None:
         f"spec.className is left out, but several classes are the default ({names}). Set spec.className, or keep "
         "only one default class.",
     )
+
+
+def _find_controller(class_or_problem: Manifest | Problem | None, observed: Observed) -> Any:
+    """Return the name of the installation that serves a resource.
+
+    Without a class, this is the installation that ran the newest revision, or the default installation. Therefore two
+    installations never serve the same resource.
+    """
+    if class_or_problem is None or isinstance(class_or_problem, Problem):
+        names = {
+            manifest.get("revision", 0): annotations[CONTROLLER_ANNOTATION]
+            for manifest in observed.revisions
+            if CONTROLLER_ANNOTATION in (annotations := manifest["metadata"].get("annotations") or {})
+        }
+        return names[max(names)] if names else DEFAULT_CONTROLLER
+    # Read `controller` from the raw manifest. A class of another installation may have fields of a newer release, which
+    # would fail the validation.
+    return (class_or_problem.get("spec") or {}).get("controller")
 
 
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

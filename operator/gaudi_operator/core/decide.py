@@ -65,7 +65,7 @@ def decide(
     platform = resolve_class(inference, observed, defaults)
     # The garbage collector of the cluster deletes the children of a deleted resource.
     if inference.identity.deleting or platform.served_elsewhere:
-        return Decision((), read_status(observed.resource))
+        return Decision((), read_status(observed.resource), writes_status=False)
     judged = _decide_gates(inference, platform, observed)
     try:
         return _decide_by_plan(judged, observed, defaults)

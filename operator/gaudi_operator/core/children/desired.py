@@ -115,7 +115,10 @@ def _desired_children(
     policy = state.rollout.policy
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
-        *(controller_revision(owner, revision) for revision in state.rollout.revisions_to_record),
+        *(
+            controller_revision(owner, revision, state.defaults.controller)
+            for revision in state.rollout.revisions_to_record
+        ),
         *([service_account(owner)] if _uses_own_account(owner.name, revisions) else []),
         *(runtime_config_map(owner, revision.config) for revision in revisions if revision.config),
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),

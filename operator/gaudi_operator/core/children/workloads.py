@@ -7,22 +7,21 @@ the workload, whose controller creates and deletes the pods.
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_operator.core.names import DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
+from gaudi_operator.core.names import CONTROLLER_ANNOTATION, DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
 from gaudi_operator.core.rendering.metadata import Object, child_manifest, revision_labels
 from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.controller_revision import history_annotations
 from gaudi_operator.core.rollout.revision import Revision
 
 
-def controller_revision(owner: Identity, revision: Revision) -> Object:
-    """Build the ControllerRevision that stores a revision.
+def controller_revision(owner: Identity, revision: Revision, controller: str) -> Object:
+    """Build the ControllerRevision that stores a revision. `controller` is the installation that runs the revision.
 
     Its data is immutable. Its revision number increases each time the revision is selected to run.
     """
     name, body = f"{owner.name}-{revision.name}", {"data": revision.data, "revision": revision.number}
-    return child_manifest(
-        "apps/v1", "ControllerRevision", name, owner, body, revision.name, history_annotations(revision)
-    )
+    annotations = {CONTROLLER_ANNOTATION: controller, **history_annotations(revision)}
+    return child_manifest("apps/v1", "ControllerRevision", name, owner, body, revision.name, annotations)
 
 
 def workload_name(owner: Identity, revision: str) -> str:

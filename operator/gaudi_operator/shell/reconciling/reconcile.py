@@ -95,7 +95,8 @@ class Reconciler:
             decision = add_refusal(decision, read_status(observed.resource), problem, self.clock.now())
         # Use the resource from the store, because another manager may have written the status of the resource during
         # the reconcile.
-        await self.writer.write_status(self.store.resource(key) or observed.resource, decision.status)
+        if decision.writes_status:
+            await self.writer.write_status(self.store.resource(key) or observed.resource, decision.status)
         self._publish_events(key, observed, decision)
         latest_resource = self.store.resource(key)
         if latest_resource and _user_fields(latest_resource) != _user_fields(observed.resource):

@@ -125,7 +125,9 @@ class Cluster:
         return plan
 
     def show(self, plan: Decision) -> None:
-        """Write the status if it has changed."""
+        """Write the status if it has changed and belongs to this installation."""
+        if not plan.writes_status:
+            return
         status = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if self.resource.get("status") != status:
             self.resource["status"] = status

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.core.classes import (
     ResolvedClass,
@@ -13,6 +14,7 @@ from gaudi_operator.core.classes import (
     resolve_class,
     selector_matches,
 )
+from gaudi_operator.core.names import CONTROLLER_ANNOTATION
 from gaudi_operator.core.observed import Observed
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -20,12 +22,26 @@ from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 
 DEFAULT = gaudi_class("usual", default=True)
+OTHER = "example.com/other-installation"
 FOR_CHAT = gaudi_class("chat", namespaces={"matchLabels": {"team": "chat"}})
 
 
 def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> ResolvedClass:
     observed = Observed(resource(**spec), classes=classes, namespace_labels=labels or {})
     return resolve_class(inference(**spec), observed, DEFAULTS)
+
+
+def without_class(controller: str, *recorded: str, **spec: Any) -> ResolvedClass:
+    """Return the class for the installation `controller` if `recorded` installations ran the revisions of a resource.
+
+    The last entry ran the newest revision.
+    """
+    annotations = [{CONTROLLER_ANNOTATION: name} if name else None for name in recorded]
+    revisions = tuple(
+        {"revision": number, "metadata": {"annotations": each}} for number, each in enumerate(annotations)
+    )
+    observed = Observed(resource(**spec), revisions=revisions)
+    return resolve_class(inference(**spec), observed, replace(DEFAULTS, controller=controller))
 
 
 def required(*classes: Object, **spec: Any) -> ResolvedClass:
@@ -122,14 +138,14 @@ def test_default_class_of_another_namespace_is_refused() -> None:
 
 def test_class_of_another_controller_is_ignored() -> None:
     assert platform(gaudi_class(controller="example.com/other"), className="gold") == ResolvedClass(
-        "gold", served_elsewhere=True
+        served_elsewhere=True
     )
 
 
 @pytest.mark.parametrize("written", [{}, {"spec": None}], ids=["no spec", "empty spec"])
 def test_class_without_a_spec_belongs_to_another_controller(written: Object) -> None:
     bare = {"metadata": {"name": "gold"}, **written}
-    assert platform(bare, className="gold") == ResolvedClass("gold", served_elsewhere=True)
+    assert platform(bare, className="gold") == ResolvedClass(served_elsewhere=True)
     assert platform(bare) == ResolvedClass()
     assert not needs_namespace_labels(Observed(resource(), classes=(bare,)))
 
@@ -295,3 +311,30 @@ def test_defaulted_spec_has_the_class_values() -> None:
         "64Gi",
         {"pool": "gaudi"},
     )
+
+
+@pytest.mark.parametrize("class_name", [None, "gold"])
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ((), DEFAULT_CONTROLLER),
+        (("",), DEFAULT_CONTROLLER),
+        ((OTHER,), OTHER),
+        ((OTHER, DEFAULT_CONTROLLER), DEFAULT_CONTROLLER),
+        ((DEFAULT_CONTROLLER, OTHER), OTHER),
+        ((OTHER, ""), OTHER),
+    ],
+)
+def test_exactly_one_installation_serves_a_resource_without_a_class(
+    class_name: str | None, recorded: tuple[str, ...], expected: str
+) -> None:
+    installations = (DEFAULT_CONTROLLER, OTHER, "example.com/third")
+    given = {"className": class_name} if class_name else {}
+    found = {name: without_class(name, *recorded, **given) for name in installations}
+    assert [name for name in installations if not found[name].served_elsewhere] == [expected]
+
+
+def test_missing_class_is_reported_by_the_recorded_installation() -> None:
+    problem = without_class(OTHER, OTHER, className="gold").problem
+    assert problem is not None
+    assert problem.reason == "ClassMissing"

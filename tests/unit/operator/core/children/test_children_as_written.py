@@ -28,6 +28,7 @@ def children(example: str) -> dict[str, Any]:
     manifest = yaml.safe_load((FOLDER / f"{example}.yaml").read_text())
     given = read_inference({**manifest, "metadata": {"namespace": "models", "uid": "u", **manifest["metadata"]}})
     owner, spec = given.identity, given.spec
+    revision = Revision("r1", 1, {}, {}, "{}", stored_data={"config": "{}"})
     template = pod_template(given, "r1", "p" * 64, "the-config", DEFAULTS)
     found = {
         "service": service(given),
@@ -35,7 +36,7 @@ def children(example: str) -> dict[str, Any]:
         "network policy": network_policy(given, DEFAULTS),
         "budget": pod_disruption_budget(given, spec.replicas, 0),
         "config": runtime_config_map(owner, "{}"),
-        "revision": controller_revision(owner, Revision("r1", 1, {}, {}, "{}", stored_data={"config": "{}"})),
+        "revision": controller_revision(owner, revision, DEFAULTS.controller),
     }
     if spec.parallelism.nodes > 1:
         group = PodGroup(spec.parallelism.nodes, worker_template(template))

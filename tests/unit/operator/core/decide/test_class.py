@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from gaudi_operator.core.decide import decide
+from tests.support.builders import copied
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.resources import DEFAULTS, resource
 from tests.unit.operator.core.stories import STALL, canary_of, condition, pod_names, revisions, served, status
 
 IMAGE = {"images": {"none": "registry.test/cpu:1"}}
@@ -249,7 +251,7 @@ def test_resource_gets_pods_after_it_names_a_class() -> None:
 def test_resource_of_another_installation_is_ignored() -> None:
     cluster = Cluster(resource(className="gold"), classes=(gaudi_class(controller="example.com/other"),))
     plan = cluster.operate()
-    assert (plan.actions, plan.events, cluster.resource["status"]["conditions"]) == ((), (), [])
+    assert (plan.actions, plan.events, plan.writes_status) == ((), (), False)
 
 
 def test_class_of_the_own_controller_is_used() -> None:
@@ -257,3 +259,34 @@ def test_class_of_the_own_controller_is_used() -> None:
     cluster.defaults = replace(cluster.defaults, controller="example.com/other")
     cluster.settle()
     assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_two_installations_never_write_to_the_same_resource() -> None:
+    mine = replace(DEFAULTS, controller="example.com/mine", operator_namespace="mine")
+    cluster = Cluster(resource(replicas=2, className="gold"), mine, classes=(gaudi_class(controller=mine.controller),))
+    cluster.settle()
+    cluster.classes = ()
+    cluster.operate()
+    written = copied(status(cluster))
+    for name in pod_names(cluster):
+        cluster.delete("Pod", name)
+    cluster.controllers()
+    for name in pod_names(cluster):
+        cluster.warm(name)
+    theirs = decide(cluster.observed(), DEFAULTS)
+    assert (theirs.actions, theirs.writes_status) == ((), False)
+    assert condition(cluster, "Ready") == ("False", "ClassMissing")
+    cluster.settle()
+    assert status(cluster)["readyReplicas"] == written["readyReplicas"] == 2
+
+
+def test_class_moves_a_resource_to_another_installation() -> None:
+    mine = replace(DEFAULTS, controller="example.com/mine", operator_namespace="mine")
+    cluster = served()
+    cluster.defaults, cluster.classes = mine, (gaudi_class(default=True, controller=mine.controller),)
+    cluster.settle()
+    cluster.classes = ()
+    assert decide(cluster.observed(), DEFAULTS).actions == ()
+    cluster.delete("Service", "tiny")
+    cluster.settle()
+    assert len(cluster.kind("Service")) == 1
