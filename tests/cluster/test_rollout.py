@@ -215,6 +215,30 @@ async def test_paused_rollout_resumes_and_is_undone_by_patches(
     assert await revisions(api) == old | new
 
 
+async def test_stable_revision_returns_from_zero_while_paused(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    (good,) = await revisions(api)
+    await api.merge("GaudiInference", "tiny", {"spec": {**CHANGED["spec"], "rollout": {"paused": True}}})
+    await until(partial(phase, api, "Paused"), "the phase Paused")
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}}, "scale")
+    await until(partial(phase, api, "ScaledToZero"), "the phase ScaledToZero")
+
+    async def gone() -> bool:
+        return await api.get("ReplicaSet", f"tiny-{good}") is None
+
+    await until(gone, "the workload of the stable revision to be deleted")
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
+    await until(partial(serving, api, 2), "two pods to serve")
+    assert await runs_alone(api, good)
+    assert await phase(api, "Paused")
+    await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": False}}})
+    await until(partial(rolled_out, api, {good}), "the new revision to serve alone", seconds=60)
+
+
 async def undo(api: KubeApi, revision: str) -> None:
     """Patch the spec back to the spec of a kept revision."""
     resource = await api.get("GaudiInference", "tiny") or {}

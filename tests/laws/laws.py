@@ -17,6 +17,7 @@ ALWAYS: tuple[Law, ...] = (
     rollout.never_more_pods_than_allowed,
     rollout.canary_is_alone,
     rollout.no_failed_revision_is_tried_again,
+    rollout.no_unapproved_revision_starts_while_paused,
     rollout.no_pod_keeps_a_deletion_cost_without_need,
     rollout.no_pods_are_created_in_a_hot_loop,
     showing.status_tells_the_truth_about_pods,

@@ -1,4 +1,4 @@
-"""Laws of a rollout: it keeps the minimum, respects the maximum, and does not run failed revisions again."""
+"""Laws of a rollout: its minimum and maximum of pods, and which revisions never get pods."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -96,6 +96,24 @@ def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
 def _kept(revision: str, moment: Moment) -> bool:
     """Return True if the revision's ControllerRevision exists. Without it, the revision cannot run again."""
     return any(each.kind == "ControllerRevision" and each.name.endswith(f"-{revision}") for each in moment.children)
+
+
+def no_unapproved_revision_starts_while_paused(history: History) -> Iterator[str]:
+    """While a rollout is paused, only the stable revision gets more pods, unless a back-off ends."""
+    for number, before, now in history.steps():
+        for revision, desired in now.replica_sets.items():
+            if desired <= before.replica_sets.get(revision, 0):
+                continue
+            if all(_is_unapproved(revision, each) for each in history.pictures(number)):
+                yield f"{now.at:.0f} s: revision {revision} is not stable and gets more pods while paused"
+
+
+def _is_unapproved(revision: str, moment: Moment) -> bool:
+    """Return True if the rollout is paused, and the stable revision could run in place of this revision."""
+    stable = moment.status.get("revision", {}).get("stable")
+    in_back_off = {row["name"] for row in moment.status.get("revisions", ()) if "backOff" in row}
+    could_run = stable not in (None, revision) and stable not in moment.failed and _kept(stable, moment)
+    return could_run and moment.spec.get("rollout", {}).get("paused", False) and revision not in in_back_off
 
 
 def canary_is_alone(history: History) -> Iterator[str]:

@@ -194,6 +194,20 @@ def test_failed_revision_with_new_pods_breaks_a_law() -> None:
     assert not list(rollout.no_failed_revision_is_tried_again(fair)), "the good one was deleted by hand"
 
 
+@pytest.mark.parametrize(
+    ("paused", "stable", "row", "lies"),
+    [(True, OLD, {}, 1), (False, OLD, {}, 0), (True, NEW, {}, 0), (True, OLD, {"backOff": {}}, 0)],
+)
+def test_unapproved_start_while_paused_breaks_a_law(paused: bool, stable: str, row: dict[str, Any], lies: int) -> None:
+    fields: dict[str, Any] = {
+        "spec": {"rollout": {"paused": paused}},
+        "status": {"revision": {"stable": stable}, "revisions": [{"name": NEW, **row}]},
+        "children": (Child("ControllerRevision", f"tiny-{stable}", "mine"),),
+    }
+    record = history(moment(0, replica_sets={NEW: 0}, **fields), moment(9, replica_sets={NEW: 2}, **fields))
+    assert len(list(rollout.no_unapproved_revision_starts_while_paused(record))) == lies
+
+
 def test_deletion_cost_without_a_scale_down_breaks_a_law() -> None:
     named = replace(A, removed_first=True)
     bad = history(moment(0, A, B), moment(5, named, B), moment(7.5, A, B))

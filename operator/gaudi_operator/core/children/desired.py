@@ -41,8 +41,11 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
         return _back_off_writes(state, scaling)
     inference, clamped_kinds = clamp_to_limits(state.inference, state.platform.limits)
     history_limit = inference.spec.rollout.revision_history_limit
-    garbage = find_garbage(observed, current.name, state.stored, history_limit, state.stable_name)
-    revisions = running_revisions(current, state.stored, observed, garbage.used_names)
+    desired_names = {current.name, *(name for name, count in scaling.full_replicas.items() if count)}
+    garbage = find_garbage(observed, desired_names, state.stored, history_limit, state.stable_name)
+    # A revision without an entry in `scaling` has only terminating pods left, and its workload is gone.
+    in_use = garbage.used_names & scaling.replicas.keys()
+    revisions = running_revisions(current, state.stored, observed, in_use)
     # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
     # on them.
     kept_revisions = (revision for revision in state.revisions if revision.name not in garbage.expired_names)

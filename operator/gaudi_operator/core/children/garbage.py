@@ -25,15 +25,15 @@ class Garbage:
 
 
 def find_garbage(
-    observed: Observed, current: str, stored: Iterable[Revision], history_limit: int, stable: str | None = None
+    observed: Observed, names: Iterable[str], stored: Iterable[Revision], history_limit: int, stable: str | None = None
 ) -> Garbage:
     """Find workloads and revisions that are no longer needed.
 
-    A revision is in use if it is the `current` revision, or has active pods or desired replicas. Ended pods do not
+    A revision is in use if its name is in `names`, or if it has active pods or desired replicas. Ended pods do not
     count. They are deleted with their workload, and the status keeps the last error (rollout/backoff.py). `stored` is
     sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
     """
-    used_names = {current, *(_revision_name(pod) for pod in (*observed.pods, *observed.workers) if not _has_ended(pod))}
+    used_names = {*names, *(_revision_name(pod) for pod in (*observed.pods, *observed.workers) if not _has_ended(pod))}
     used_names |= {revision_of(workload) for workload in observed.workloads if full_replicas(workload)}
     # Keep the stable revision regardless of its age, because a failed rollout returns to it.
     unused_names = [revision.name for revision in stored if revision.name not in {*used_names, stable}]

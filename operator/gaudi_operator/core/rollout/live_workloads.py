@@ -1,6 +1,6 @@
 """The live workloads of a resource (ReplicaSets and LeaderWorkerSets), and the revisions that they run."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
@@ -22,18 +22,16 @@ def revision_of(workload: Manifest) -> str:
 
 
 def running_revisions(
-    current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
+    current: Revision, stored: Sequence[Revision], observed: Observed, in_use: Container[str]
 ) -> list[Revision]:
-    """Return the revisions whose live workloads may still create pods. The current revision comes last.
+    """Return the revisions whose workloads are kept or created. The current revision comes last.
 
     Workloads are written in this order, so that old workloads release cards before the current workload requests them.
     If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
     still be scaled.
     """
-    old_revisions = [
-        old for old in revisions_with_workloads(stored, observed) if old.name in in_use and old.name != current.name
-    ]
-    return [*old_revisions, current]
+    known = {revision.name: revision for revision in (*stored, *revisions_with_workloads(stored, observed))}
+    return [*(revision for name, revision in known.items() if name in in_use and name != current.name), current]
 
 
 def revisions_with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:

@@ -5,13 +5,16 @@ correctly after the operator was killed. The planner handles several old revisio
 `replicas` during a rollout, failed old pods that hold cards, old pods that are unavailable for a moment and must be
 kept, and a maximum that is below the current number of pods.
 
-A new revision is on trial until its first pod, the canary, is ready. During the trial the canary is its only pod, and
-old pods are removed only if the canary needs their place.
+A new revision is on trial until its first pod, the canary, is ready. During the trial the canary is its only pod. Old
+pods are removed only if the canary needs their place, and a scale-up adds old pods.
 
-The rules apply in this order. The sum of all revisions never exceeds replicas + maxSurge. Old pods that were never
-ready are removed immediately, because they serve no traffic. Other old pods are removed only while the remaining old
-pods plus the ready new pods are at least replicas - maxUnavailable. As in the ReplicaSet controller, unready pods are
-removed first.
+The rules apply in this order. The sum of all revisions never exceeds replicas + maxSurge. Pods that were never ready
+are removed immediately if no pod of their old revision is ready. Other old pods are removed only while the remaining
+old pods plus the ready new pods are at least replicas - maxUnavailable. As in the ReplicaSet controller, unready pods
+are removed first.
+
+A paused rollout replaces no pods. A scale-up adds pods of the last good revision, even if this revision has no pods
+left after a scale-down to 0. Pods of failed revisions and the canary are kept for inspection.
 
 `rollout_policy` calculates these numbers from the spec.
 """
@@ -29,7 +32,8 @@ class RevisionPodCounts:
 
     `replicas` are the replicas of the ReplicaSet, `ready` are the pods that are ready now, and `served` are the pods
     that are or were ready. `unplaced` pods have no node or could not be created. If a revision has `failed`, it gets no
-    more pods while the rollout is paused, because they would fail too. A `forbidden` revision never gets more pods.
+    more pods while a good revision exists, because they would fail too. A `forbidden` revision never gets more pods.
+    The `fallback` revision is the last good one, to which a rollback would return.
     """
 
     name: str
@@ -40,6 +44,16 @@ class RevisionPodCounts:
     unplaced: int = 0
     failed: bool = False
     forbidden: bool = False
+    fallback: bool = False
+
+    @property
+    def expected(self) -> int:
+        """The pods that serve traffic or will soon.
+
+        If the revision serves, its new pods with a node are warming up. If no pod is ready, pods that were never ready
+        probably cannot become ready, and may hold the cards that pods of another revision need.
+        """
+        return max(self.served, self.replicas - self.unplaced) if self.ready and not self.failed else self.served
 
     def scaled_to(self, replicas: int | None = None) -> "RevisionPodCounts":
         """Return the counts after scaling to `replicas`. The ReplicaSet controller removes unready pods first."""
@@ -110,13 +124,18 @@ def next_rollout_step(
     because they hold the cards. With a surge, the same step removes old pods and adds new pods. Removals are written
     first.
     """
-    before = [current.scaled_to(), *(old.scaled_to() for old in sorted(old_counts, key=lambda old: old.number))]
-    if policy.paused and any(old.replicas for old in old_counts):
-        return RolloutStep(RolloutProgress.PAUSED, _replica_changes(before, _scale_while_paused(before, policy)))
+    # Pods of the last good revision are removed last, because a rollback would need them.
+    oldest_first = sorted(old_counts, key=lambda old: (old.fallback, old.number))
+    before = [current.scaled_to(), *(old.scaled_to() for old in oldest_first)]
+    # Terminating pods hold their cards until they are gone. A surge allows new pods next to them.
+    ending_pods = 0 if policy.max_surge else ending_pods
+    if policy.paused and policy.replicas and any(old.replicas or old.fallback for old in old_counts):
+        after = _scale_while_paused(before, policy, ending_pods)
+        return RolloutStep(RolloutProgress.PAUSED, _replica_changes(before, after))
     # Changes that free room precede changes that need room. Each change starts from the pod counts after the previous
     # change.
     planned = [_remove_unplaced_pods(before, current.unplaced, policy), *before[1:]]
-    after_removals = [planned[0], *_remove_old_pods(planned, policy)]
+    after_removals = [planned[0], *_scale_old_pods(planned, policy, ending_pods)]
     after = [_add_new_pods(after_removals if policy.max_surge else planned, policy, ending_pods), *after_removals[1:]]
     changes = _replica_changes(before, _remove_surplus_pods(after, policy))
     if changes:
@@ -128,7 +147,7 @@ def _remove_unplaced_pods(
     pod_counts: Sequence[RevisionPodCounts], unplaced: int, policy: RolloutPolicy
 ) -> RevisionPodCounts:
     """Remove new pods without a node if there are too many pods. These pods have not started their warm-up."""
-    excess = sum(counts.replicas for counts in pod_counts) - policy.max_pods
+    excess = _count_replicas(pod_counts) - policy.max_pods
     return pod_counts[0].scaled_to(pod_counts[0].replicas - max(0, min(excess, unplaced)))
 
 
@@ -136,38 +155,52 @@ def _add_new_pods(
     pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
 ) -> RevisionPodCounts:
     current = pod_counts[0]
-    # Terminating pods hold their cards until they are gone. Subtract them only without a surge, because a surge allows
-    # new pods next to old pods.
-    room = policy.max_pods - sum(counts.replicas for counts in pod_counts) - (0 if policy.max_surge else ending_pods)
+    room = policy.max_pods - _count_replicas(pod_counts) - ending_pods
     replicas = min(policy.replicas, _max_new_pods(current, policy), current.replicas + max(0, room))
     return current.scaled_to(replicas)
 
 
 def _max_new_pods(current: RevisionPodCounts, policy: RolloutPolicy) -> int:
-    if current.forbidden or (current.failed and policy.paused):
+    if current.forbidden:
         return current.replicas
     # Keep existing pods. If the gate of the canary closes, a revision with several pods is on trial again.
     return max(1, current.replicas) if policy.trial else policy.replicas
 
 
-def _remove_old_pods(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
+def _scale_old_pods(
+    pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
+) -> list[RevisionPodCounts]:
+    """Remove old pods that are no longer needed. During a trial, add old pods if too few are left."""
     current, old_counts = pod_counts[0].scaled_to(min(pod_counts[0].replicas, policy.replicas)), pod_counts[1:]
-    # Remove old pods that were never ready. They serve no traffic, and may hold the cards that new pods need.
-    old_counts = [old.scaled_to(old.served) for old in old_counts]
-    spare = sum(old.served for old in old_counts) + current.ready - policy.min_available_pods
-    if policy.trial:
-        # During the trial, the canary does not count as available.
-        spare = min(spare - current.ready, _count_trial_removals(current, old_counts, policy))
-    remaining = _remove_pods(old_counts, spare, keep_ready=True)
-    return _remove_pods(remaining, spare - _count_unready_pods(old_counts), keep_ready=False)
+    kept = [old.scaled_to(old.expected) for old in old_counts]
+    kept_pods = _count_replicas(kept)
+    if not policy.trial:
+        return _remove_unready_first(kept, kept_pods + current.ready - policy.min_available_pods)
+    # During the trial, the canary does not count as available. Old pods leave one place for it.
+    needed = min(policy.replicas, policy.max_pods - max(min(1, policy.replicas), current.replicas))
+    remaining = _remove_unready_first(kept, kept_pods - max(policy.min_available_pods, needed))
+    room = policy.max_pods - current.replicas - ending_pods
+    return _add_pods(remaining, min(needed, max(room, _count_replicas(old_counts))) - kept_pods)
 
 
-def _count_trial_removals(
-    current: RevisionPodCounts, old_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy
-) -> int:
-    """Return how many old pods to remove during a trial: surplus pods and pods whose place the canary needs."""
-    old_pods = sum(counts.replicas for counts in old_counts)
-    return max(old_pods - policy.replicas, old_pods + max(min(1, policy.replicas), current.replicas) - policy.max_pods)
+def _count_replicas(pod_counts: Sequence[RevisionPodCounts]) -> int:
+    return sum(counts.replicas for counts in pod_counts)
+
+
+def _add_pods(pod_counts: Sequence[RevisionPodCounts], count: int) -> list[RevisionPodCounts]:
+    """Add `count` pods to the last good revision or, without one, to the revision with the most ready pods."""
+    candidates = (
+        counts
+        for counts in pod_counts
+        if (counts.replicas or counts.fallback) and not counts.failed and not counts.forbidden
+    )
+    target = max(candidates, key=lambda each: (each.fallback, each.ready, each.replicas, each.number), default=None)
+    return [each.scaled_to(each.replicas + max(0, count)) if each is target else each for each in pod_counts]
+
+
+def _remove_unready_first(pod_counts: Sequence[RevisionPodCounts], count: int) -> list[RevisionPodCounts]:
+    remaining = _remove_pods(pod_counts, count, keep_ready=True)
+    return _remove_pods(remaining, count - _count_unready_pods(pod_counts), keep_ready=False)
 
 
 def _count_unready_pods(pod_counts: Sequence[RevisionPodCounts]) -> int:
@@ -187,23 +220,32 @@ def _remove_pods(pod_counts: Sequence[RevisionPodCounts], count: int, *, keep_re
 
 def _remove_surplus_pods(pod_counts: list[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
     """Remove unready new pods if the number of pods exceeds the maximum. A later step creates them."""
-    excess = sum(counts.replicas for counts in pod_counts) - policy.max_pods
+    excess = _count_replicas(pod_counts) - policy.max_pods
     return [*_remove_pods(pod_counts[:1], excess, keep_ready=True), *pod_counts[1:]]
 
 
-def _scale_while_paused(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
-    """Keep the desired number of pods while the rollout is paused. Revisions are not replaced."""
-    total = sum(counts.replicas for counts in pod_counts)
-    max_total = policy.replicas + min(policy.max_surge, pod_counts[0].replicas)
-    if total < policy.replicas:
-        # Scale up the revision with the most ready pods, but no failed revision, because its new pods would fail too.
-        candidates = (counts for counts in pod_counts if counts.replicas and not counts.failed and not counts.forbidden)
-        target = max(candidates, key=lambda counts: (counts.ready, counts.replicas, counts.number), default=None)
-        missing = policy.replicas - total
-        return [counts.scaled_to(counts.replicas + missing) if counts is target else counts for counts in pod_counts]
-    excess = max(0, total - max_total)
-    remaining = _remove_pods(pod_counts, excess, keep_ready=True)
-    return _remove_pods(remaining, excess - (total - sum(counts.replicas for counts in remaining)), keep_ready=False)
+def _scale_while_paused(
+    pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
+) -> list[RevisionPodCounts]:
+    """Keep the desired number of pods while the rollout is paused. Revisions are not replaced.
+
+    Pods of failed revisions do not count as replicas, because they serve no traffic.
+    """
+    current = pod_counts[0]
+    working_pods = sum(counts.replicas for counts in pod_counts if not counts.failed)
+    unapproved_pods = 0 if current.failed or current.fallback else current.replicas
+    missing = policy.replicas - working_pods + (unapproved_pods if policy.trial else 0)
+    added = min(missing, policy.max_pods - _count_replicas(pod_counts) - ending_pods)
+    if added > 0:
+        return _add_pods(pod_counts, added)
+    # Keep failed pods and the canary for inspection.
+    kept = [counts.replicas if counts.failed else 0 for counts in pod_counts]
+    kept[0] = max(kept[0], min(1, current.replicas))
+    removable = [counts.scaled_to(counts.replicas - pods) for counts, pods in zip(pod_counts, kept, strict=True)]
+    surge = min(max(policy.max_surge, int(policy.trial)), unapproved_pods)
+    remaining = _remove_unready_first(removable, working_pods - policy.replicas - surge)
+    pairs = zip(pod_counts, remaining, kept, strict=True)
+    return [counts.scaled_to(rest.replicas + pods) for counts, rest, pods in pairs]
 
 
 def _replica_changes(

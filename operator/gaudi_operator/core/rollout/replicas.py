@@ -27,18 +27,21 @@ def count_pods(
     observed: Observed,
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
+    fallback: Revision | None = None,
 ) -> tuple[RevisionPodCounts, list[RevisionPodCounts]]:
     """Return (counts of the current revision, counts of each older revision with a workload).
 
-    `forbidden` revisions get no more pods.
+    `forbidden` revisions get no more pods. The `fallback` revision is counted even if it has no workload.
     """
     revisions = {revision.name: revision for revision in (*stored, current)}
-    replicas_by_name = {current.name: 0, **full_replicas_by_revision(observed)}
+    fallback_name = fallback.name if fallback else current.name
+    replicas_by_name = {current.name: 0, fallback_name: 0, **full_replicas_by_revision(observed)}
     active = [pod for pod in pods if pod.is_active]
     counts_by_name = {
         name: replace(
             _count_revision_pods(name, revisions.get(name), replicas, [pod for pod in active if pod.revision == name]),
             forbidden=name in forbidden,
+            fallback=fallback is not None and name == fallback.name,
         )
         for name, replicas in replicas_by_name.items()
     }

@@ -57,7 +57,7 @@ _NEXT = (
 
 
 def last_good_revision(
-    failed_name: str,
+    failed_name: str | None,
     stored: Iterable[Revision],
     previous: GaudiInferenceStatus,
     pods: Iterable[PodView],

@@ -18,7 +18,7 @@ from gaudi_operator.core.rollout.planner import (
 )
 from gaudi_operator.core.rollout.replicas import count_ending_pods, count_pods, full_replicas
 from gaudi_operator.core.rollout.revision import Revision, renumber_as_newest
-from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial
+from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial, last_good_revision
 from gaudi_operator.core.rollout.room import (
     can_replace_in_place,
     explain_blocked_upgrade,
@@ -156,5 +156,7 @@ def _policy(state: State, current: Revision | None, in_place_reason: str | None,
 def _next_step(state: State, current: Revision | None, policy: RolloutPolicy) -> RolloutStep | None:
     if current is None:
         return None
-    counts, old_counts = count_pods(current, state.stored, state.observed, state.pods, state.forbidden)
+    failed_name = current.name if current.failure else None
+    fallback = last_good_revision(failed_name, state.stored, state.previous_status, state.pods, state.forbidden)
+    counts, old_counts = count_pods(current, state.stored, state.observed, state.pods, state.forbidden, fallback)
     return next_rollout_step(counts, old_counts, policy, count_ending_pods(state.pods, state.observed, state.deadlines))

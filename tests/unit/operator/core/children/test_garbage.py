@@ -19,7 +19,7 @@ def replica_set(replicas: int = 0, **annotations: str) -> Object:
 
 
 def deletes(workload: Object, *pods: Object) -> list[Delete]:
-    return find_garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5).deletes
+    return find_garbage(Observed(resource(), replica_sets=(workload,), pods=pods), ["new"], (), 5).deletes
 
 
 def deleted(workload: Object, *pods: Object) -> list[str]:
@@ -31,13 +31,17 @@ def test_workload_without_pods_is_deleted() -> None:
     assert deletes(replica_set()) == [Delete("apps/v1", "ReplicaSet", "tiny-old", "u", why)]
 
 
+def test_workload_that_gets_pods_again_is_kept() -> None:
+    assert find_garbage(Observed(resource(), replica_sets=(replica_set(),)), ["new", "old"], (), 5).deletes == []
+
+
 def test_workload_stays_until_its_workers_have_ended() -> None:
     worker = pod()
     worker["metadata"]["labels"][REVISION_LABEL] = "old"
     observed = Observed(resource(), replica_sets=(replica_set(),), workers=(worker,))
-    assert find_garbage(observed, "new", (), 5).deletes == []
+    assert find_garbage(observed, ["new"], (), 5).deletes == []
     worker["status"]["phase"] = "Succeeded"
-    assert [each.name for each in find_garbage(observed, "new", (), 5).deletes] == ["tiny-old"]
+    assert [each.name for each in find_garbage(observed, ["new"], (), 5).deletes] == ["tiny-old"]
 
 
 def test_terminating_workload_is_not_deleted_again() -> None:
@@ -82,7 +86,7 @@ def kept(number: int) -> Object:
 def test_stable_revision_is_kept_with_the_shortest_history() -> None:
     manifests = tuple(kept(number) for number in (4, 3, 2, 1))
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
-    found = find_garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1").deletes
+    found = find_garbage(Observed(resource(), revisions=manifests), ["r4"], stored, 1, stable="r1").deletes
     assert found == [Delete("apps/v1", "ControllerRevision", "tiny-r2", "u2", "the history of revisions is full")]
 
 

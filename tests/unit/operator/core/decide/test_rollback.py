@@ -206,7 +206,7 @@ def test_failure_with_pause_policy_pauses_the_rollout() -> None:
     )
 
 
-def test_paused_failed_revision_is_not_scaled_up() -> None:
+def test_scale_up_on_hold_starts_the_good_revision() -> None:
     cluster = served(replicas=1, rollout={"onFailure": "Pause", "maxSurge": 0, "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -218,7 +218,8 @@ def test_paused_failed_revision_is_not_scaled_up() -> None:
     for _ in range(5):
         cluster.operate()
         cluster.controllers()
-    assert pod_names(cluster) == [name]
+    assert name in pod_names(cluster)
+    assert [each.startswith(f"tiny-{good}") for each in pod_names(cluster)].count(True) == 2
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
 
 

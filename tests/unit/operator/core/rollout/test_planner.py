@@ -82,6 +82,11 @@ def test_unready_pod_is_removed_before_a_ready_one() -> None:
     assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE))["b"] == 0
 
 
+def test_last_good_revision_is_removed_last() -> None:
+    olds = [pods("b", 1, 1, number=2), replace(pods("a", 1, 1, number=1), fallback=True)]
+    assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"new": 2, "b": 0}
+
+
 def test_older_revision_is_removed_first() -> None:
     olds = [pods("b", 1, 1, number=2), pods("a", 1, 1, number=1)]
     assert scales(next_rollout_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"new": 2, "a": 0}
@@ -120,27 +125,6 @@ def test_lower_maximum_removes_unready_new_pods() -> None:
     assert scales(step) == {"new": 1, "old": 2}
 
 
-def test_first_new_pod_is_alone_during_its_trial() -> None:
-    trial = replace(SURGE, replicas=4, max_surge=2, trial=True)
-    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
-    assert (
-        next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is RolloutProgress.WAITING
-    )
-    proven = replace(trial, trial=False)
-    assert scales(next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
-
-
-def test_in_place_canary_replaces_one_pod_despite_max_unavailable() -> None:
-    trial = RolloutPolicy(4, 0, 3, trial=True)
-    assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
-    assert next_rollout_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is RolloutProgress.WAITING
-
-
-def test_scale_down_continues_during_a_trial() -> None:
-    trial = replace(SURGE, trial=True)
-    assert scales(next_rollout_step(pods("new", 1, number=2), [pods("old", 6, 6)], trial)) == {"old": 2}
-
-
 def test_new_pod_waits_for_a_terminating_one_without_surge() -> None:
     olds = [pods("old", 1, 1)]
     assert (
@@ -169,65 +153,10 @@ def test_terminating_old_pods_are_not_counted() -> None:
     assert scales(next_rollout_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
 
 
-def test_revision_on_trial_again_keeps_its_pods_and_adds_none() -> None:
-    again = replace(SURGE, trial=True)
-    assert next_rollout_step(pods("new", 2, 2, number=2), [pods("old", 2, 2)], again) == RolloutStep(
-        RolloutProgress.WAITING
-    )
-
-
-def test_shrinking_revision_on_trial_leaves_room_for_old_pods() -> None:
-    step = next_rollout_step(pods("new", 4, number=2), [pods("old", 2, 2)], RolloutPolicy(2, 1, 2, trial=True))
-    assert scales(step) == {"new": 2, "old": 1}
-
-
-def test_paused_rollout_scales_no_revision() -> None:
-    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
-    assert step == RolloutStep(RolloutProgress.PAUSED)
-
-
-def test_paused_rollout_scales_up_the_serving_revision() -> None:
-    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, replicas=5, paused=True))
-    assert scales(step) == {"old": 4}
-
-
-def test_failed_revision_gets_no_more_pods_while_paused() -> None:
-    held = replace(SURGE, replicas=3, paused=True)
-    failed = replace(pods("new", 1, number=2), failed=True)
-    assert scales(next_rollout_step(failed, [], held)) == {}
-    assert scales(next_rollout_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
-
-
-def test_paused_rollout_adds_no_pods_to_failed_or_new_revisions() -> None:
-    failed = replace(pods("old", 2), failed=True)
-    assert scales(next_rollout_step(pods("new", 0, number=2), [failed], replace(SURGE, replicas=3, paused=True))) == {}
-
-
 def test_forbidden_revision_is_only_scaled_down() -> None:
     forbidden = replace(pods("new", 2, 2), forbidden=True)
     assert scales(next_rollout_step(forbidden, [], replace(SURGE, replicas=4))) == {}
     assert scales(next_rollout_step(forbidden, [], replace(SURGE, replicas=1))) == {"new": 1}
-
-
-def test_paused_rollout_adds_no_pods_to_a_forbidden_revision() -> None:
-    old = replace(pods("old", 2, 2), forbidden=True)
-    paused = replace(SURGE, replicas=4, paused=True)
-    assert scales(next_rollout_step(pods("new", 0, number=2), [old], paused)) == {}
-    assert scales(next_rollout_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
-
-
-def test_paused_rollout_removes_unready_pods_first() -> None:
-    step = next_rollout_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, replicas=2, paused=True))
-    assert scales(step) == {"new": 0}
-
-
-def test_paused_rollout_scales_down_ready_pods_if_all_are_ready() -> None:
-    step = next_rollout_step(pods("new", 0, number=2), [pods("old", 3, 3)], replace(SURGE, paused=True))
-    assert scales(step) == {"old": 2}
-
-
-def test_paused_first_revision_starts_its_pods() -> None:
-    assert scales(next_rollout_step(pods("new", 0), [], replace(SURGE, paused=True))) == {"new": 2}
 
 
 @dataclass
