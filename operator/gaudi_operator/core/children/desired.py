@@ -28,7 +28,7 @@ from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, 
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.live_workloads import live_workloads, revisions_with_workloads, running_revisions
-from gaudi_operator.core.rollout.replicas import PlannedReplicas
+from gaudi_operator.core.rollout.replicas import PlannedReplicas, count_ending_pods
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import hash_texts
@@ -115,7 +115,9 @@ def _desired_children(
     inference: Inference, state: State, revisions: Sequence[Revision], scaling: PlannedReplicas
 ) -> list[Object]:
     """Return the manifests of all desired children. `revisions` are the revisions whose pods must be able to start."""
-    policy = state.rollout.policy
+    policy, full_replicas = state.rollout.policy, scaling.full_replicas.values()
+    # A forbidden revision gets no more pods. A budget for pods that never exist would refuse every drain.
+    expected_pods = sum(full_replicas) + count_ending_pods(state.pods, state.observed, state.deadlines)
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
         *(
@@ -125,7 +127,7 @@ def _desired_children(
         *([service_account(owner)] if _uses_own_account(owner.name, revisions) else []),
         *(runtime_config_map(owner, revision.config) for revision in revisions if revision.config),
         *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
-        pod_disruption_budget(inference, policy.replicas, policy.max_unavailable),
+        pod_disruption_budget(inference, min(policy.replicas, expected_pods), policy.max_unavailable),
         service(inference),
         *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
         *_desired_workloads(state, revisions, scaling),

@@ -82,6 +82,15 @@ def test_running_revision_is_not_scaled_up(pinned: bool) -> None:
     assert status(cluster)["readyReplicas"] == 2
 
 
+def test_disruption_budget_requires_no_pods_that_are_forbidden() -> None:
+    cluster = served(model=ETC)
+    forbid_host_paths(cluster)
+    cluster.change(replicas=5)
+    cluster.settle()
+    (budget,) = cluster.kind("PodDisruptionBudget")
+    assert budget["spec"]["minAvailable"] == 1
+
+
 def test_running_revision_is_scaled_down() -> None:
     cluster = served(model=ETC)
     forbid_host_paths(cluster)
