@@ -294,6 +294,16 @@ def test_revision_that_never_warms_up_keeps_the_minimum(world: World, choices: o
 
 
 @settings(max_examples=200)
+@given(rollout_states(), st.data())
+def test_old_pods_that_never_warm_up_block_no_rollout(world: World, choices: st.DataObject) -> None:
+    *old, newest = (world.revisions[number] for number in sorted(world.revisions))
+    for pod in (pod for each in old for pod in each):
+        pod.broken = not pod.ready
+    run(world, choices)
+    assert [pod.ready for pod in newest] == [True] * world.policy.replicas
+
+
+@settings(max_examples=200)
 @given(rollout_states())
 def test_step_is_independent_of_the_order_of_revisions(world: World) -> None:
     assert world.step() == world.step(oldest_first=False)
