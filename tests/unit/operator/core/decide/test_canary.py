@@ -104,7 +104,7 @@ def test_observation_starts_again_after_another_warm_up() -> None:
     assert {turn(cluster) for _ in range(25)} == {(4, 1)}
 
 
-def test_observation_by_a_clock_of_the_future_starts_now() -> None:
+def test_observation_from_the_future_starts_now() -> None:
     cluster, old = upgrading(canary={"observeSeconds": 30})
     for _ in range(5):
         turn(cluster)

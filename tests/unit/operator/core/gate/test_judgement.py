@@ -83,12 +83,12 @@ def test_recently_closed_gate_stays_closed_briefly(seconds: float, opens: bool) 
     assert (deadlines.requeue_after is None) is opens
 
 
-def test_gate_closed_by_a_clock_of_the_future_opens_at_once() -> None:
+def test_gate_closed_in_the_future_opens_at_once() -> None:
     closed = gate_condition(False, "not yet", since=FUTURE)
     assert judge(view(pod(conditions=(closed,)), report()), STRICT) is not None
 
 
-def test_gate_opened_by_a_clock_of_the_future_gets_the_current_time() -> None:
+def test_gate_opened_in_the_future_gets_the_current_time() -> None:
     manifest = pod(conditions=({**OPEN, "lastTransitionTime": FUTURE},))
     action = judge(view(manifest, report()), STRICT)
     assert action

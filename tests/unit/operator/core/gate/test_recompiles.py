@@ -151,7 +151,7 @@ def test_no_second_pod_opens_before_the_first_is_ready() -> None:
     assert gates(serving("a", 0), coming, closed("c", 9), promised=2) == {}
 
 
-def test_gate_opened_by_a_clock_of_the_future_delays_no_other_gate() -> None:
+def test_gate_opened_in_the_future_delays_no_other_gate() -> None:
     opened = (gate_condition(True, RECORD, since=format_timestamp(NOW + timedelta(minutes=5))),)
     lost = view(pod("b", conditions=opened))
     assert gates(serving("a", 0), lost, closed("c", 9), promised=2) == {"c": True}

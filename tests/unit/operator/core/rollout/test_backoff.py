@@ -97,7 +97,7 @@ def test_back_off_doubles_up_to_five_minutes() -> None:
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_back_off_by_a_clock_of_the_future_lasts_five_minutes() -> None:
+def test_back_off_from_the_future_lasts_five_minutes() -> None:
     year = 365 * 86_400
     pods = [refused("a", 0, year), refused("b", year + 1, year + 2)]
     found = failure_records(pods, status_with_record(NONE), {}, NOW)["new"]
