@@ -225,6 +225,9 @@ class ServingEngine(Protocol):
     def collectors(self) -> Sequence[Collector]:
         """Return collectors of the engine's own metrics, for /metrics."""
 
+    def max_pixels(self) -> int:
+        """Return the most pixels that the images of one request may have; 0 if the model takes no images."""
+
 
 @runtime_checkable
 class CanBeLost(Protocol):

@@ -47,6 +47,7 @@ from gaudi_runtime.errors import (
     PlanImpossible,
     ShapeRefused,
 )
+from gaudi_runtime.http.openai_api.media import pixel_limit
 from gaudi_runtime.knobs.attention_settings import why_attention_impossible
 from gaudi_runtime.memory_split import DeviceMemorySplit
 from gaudi_runtime.process.cgroup import usable_cores
@@ -230,6 +231,10 @@ class VllmEngine(VllmProcesses):
     def collectors(self) -> Sequence[Collector]:
         """Return the collector of vLLM's own metrics."""
         return (_VllmMetrics(),)
+
+    def max_pixels(self) -> int:
+        """Return the most pixels of the images of one request; 0 if the model takes no images or has no limit."""
+        return pixel_limit() if self._engine.model_config.is_multimodal_model else 0
 
     async def wait_until_lost(self) -> EngineLost:
         """Wait until vLLM can no longer serve, and return the reason."""

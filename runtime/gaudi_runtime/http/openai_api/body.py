@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from types import MappingProxyType
@@ -42,7 +43,7 @@ RESPONSES = "/v1/responses"
 MOST_ITEMS = 4096
 """The most items in `input` of a response: vLLM tries each as about sixty kinds, which takes 0.1 ms."""
 LARGE_BYTES = 256 * 1024
-"""Bodies of this size and above are checked in a thread."""
+"""Bodies of this size and above are checked in a thread, and all bodies for a model that takes images."""
 FORMS = "/v1/audio/"
 """The prefix of paths that take a file in a form; all others take JSON."""
 MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
@@ -57,8 +58,8 @@ def check_body(path: str, body: bytes, *, media_options: bool = False, max_pixel
     """Return the number of sequences of the JSON body.
 
     Raises InvalidRequest if the body has more values, items, options or pixels than `path` allows. `max_pixels` is the
-    limit for all images together; 0 means no limit. A body that is not JSON passes as one sequence, because the
-    application rejects it with its own message.
+    limit for all images together; 0 means that images are not checked. A body that is not JSON passes as one sequence,
+    because the application rejects it with its own message.
     """
     if b"\0" in body:
         raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16
@@ -150,7 +151,7 @@ class BodyMiddleware:
     """ASGI middleware that reads the whole body of a POST, checks it, and reserves a place for each of its sequences.
 
     The body is forwarded as one message. `track_request` is entered while the request has places. `media_options`
-    allows MEDIA_OPTIONS in requests. `max_pixels` limits the images of one request.
+    allows MEDIA_OPTIONS in requests. `max_pixels` limits the images of one request; 0 means no images.
     """
 
     def __init__(
@@ -165,6 +166,9 @@ class BodyMiddleware:
         self._app, self._admission, self._track_request = app, admission, track_request
         self._reader = BodyReader()
         self._check = partial(check_body, media_options=media_options, max_pixels=max_pixels)
+        self._inline_bytes = 0 if max_pixels else LARGE_BYTES
+        # One thread bounds the memory of the checks: Pillow may inflate 64 MiB of text of an image.
+        self._thread = ThreadPoolExecutor(1, "body-check")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -191,15 +195,16 @@ class BodyMiddleware:
         is_form = _is_form(scope)
         self._admission.check_free()  # a full server reads no body
         async with self._reader.read(receive) as body:
-            if is_form:
-                sequences = await _count_form_sequences(scope, body)
-            elif len(body) < LARGE_BYTES:
-                sequences = self._check(scope["path"], body)
-            else:  # takes tens of milliseconds, which would block the event loop
-                sequences = await asyncio.to_thread(self._check, scope["path"], body)
+            sequences = await (_count_form_sequences(scope, body) if is_form else self._run_check(scope["path"], body))
         places.enter_context(self._admission.admit(sequences))
         places.enter_context(self._track_request())
         return body
+
+    async def _run_check(self, path: str, body: bytes) -> int:
+        if len(body) < self._inline_bytes:
+            return self._check(path, body)
+        # The check takes tens of milliseconds, or more for images, which would block the event loop.
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._check, path, body)
 
 
 def _is_form(scope: Scope) -> bool:

@@ -9,13 +9,12 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.admission import Admission
 from gaudi_runtime.http.openai_api.api_key import require_api_key
 from gaudi_runtime.http.openai_api.body import BodyMiddleware
 from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY
-from gaudi_runtime.http.openai_api.media import pixel_limit
 from gaudi_runtime.http.openai_api.paths import AllowedPaths, uses_engine
 
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
@@ -96,9 +95,12 @@ def add_guard(
     metrics: RequestMetrics,
     is_closing: Callable[[], bool],
     add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    max_pixels: int = 0,
 ) -> ASGIApp:
-    """Return `app` behind the guard of the model port. `add_tracing` adds traces to an application."""
-    max_pixels = pixel_limit() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
+    """Return `app` behind the guard of the model port. `add_tracing` adds traces to an application.
+
+    `max_pixels` limits the images of a request; 0 for a model without images.
+    """
     body_app = BodyMiddleware(
         app,
         Admission(config.places),

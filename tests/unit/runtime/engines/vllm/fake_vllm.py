@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 Answers = list[dict[str, Any]]
@@ -23,6 +24,7 @@ class FakeVllm:
 
     def __init__(self, reply: Reply, *others: Reply) -> None:
         self.errored = False
+        self.model_config = SimpleNamespace(is_multimodal_model=False)
         self.engine_core = FakeClient((reply, *others))
         self.calls: list[tuple[str, list[Any]]] = []
         self.asked = asyncio.Event()

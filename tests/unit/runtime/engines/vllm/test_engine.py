@@ -131,6 +131,16 @@ async def test_report_has_the_description_of_the_installed_pair(
     assert str(report.releases).startswith(f"The card is driven by {pair.description}: ")
 
 
+@pytest.mark.parametrize(("takes_images", "most"), [(True, 4 * 4096 * 4096), (False, 0)])
+async def test_images_are_checked_only_for_models_that_take_images(
+    monkeypatch: pytest.MonkeyPatch, takes_images: bool, most: int
+) -> None:
+    cluster = Cluster([Card()])
+    engine, _ = await start_engine_on(cluster, monkeypatch)
+    cluster.vllm.model_config.is_multimodal_model = takes_images
+    assert engine.max_pixels() == most
+
+
 async def test_bucket_is_captured_if_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(longest_graphed=400)])
     _, report = await start_engine_on(cluster, monkeypatch)

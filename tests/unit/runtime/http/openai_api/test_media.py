@@ -1,6 +1,9 @@
-"""Limits on the decoded size of images in a request."""
+"""Limits on the formats and the decoded size of images in a request."""
 
 import json
+import subprocess
+import sys
+import threading
 from base64 import b64encode
 from io import BytesIO
 from typing import Any
@@ -45,7 +48,7 @@ def refusal_of(document: Any, most: int = MOST, path: str = CHAT) -> bool:
     return False
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 def test_sizes_of_images_are_added(kind: str) -> None:
     half = image(picture(100, 50, kind), "image/anything")
     assert not refusal_of(chat(half, half))
@@ -108,9 +111,73 @@ def test_image_size_is_read_behind_large_metadata() -> None:
     assert refusal_of(chat(image(b64encode(file.getvalue()).decode())))
 
 
+@pytest.mark.parametrize("kind", ["ICO", "ICNS", "TIFF", "JPEG2000", "PPM", "TGA"])
+def test_image_of_another_format_is_refused_with_the_formats(kind: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_body(CHAT, json.dumps(chat(image(picture(32, 32, kind)))).encode(), max_pixels=MOST)
+    assert refused.value.message == (
+        "An image of the request has none of these formats: PNG, JPEG, WEBP, GIF, BMP. Convert the image to PNG."
+    )
+
+
 @pytest.mark.parametrize("data", ["", "a", "%%%", "AAAA", b64encode(b"\x89PNG\r\n\x1a\n").decode(), "\u00e9"])
-def test_data_that_is_no_image_is_accepted(data: str) -> None:
-    assert not refusal_of(chat(image(data)), most=1)
+def test_data_that_is_no_image_is_refused_except_in_videos(data: str) -> None:
+    assert refusal_of(chat(image(data)), most=1)
+    assert not refusal_of(chat({"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{data}"}}), most=1)
+
+
+@pytest.mark.parametrize("data", [picture(500, 500), picture(32, 32, "ICO")])
+def test_data_in_other_fields_is_not_read(data: str) -> None:
+    url = f"data:image/png;base64,{data}"
+    assert not refusal_of({**chat({"type": "text", "text": url}), "user": url, "prompt": [url], "input": url})
+    assert not refusal_of(chat({"type": "audio_url", "audio_url": {"url": url}}))
+
+
+@pytest.mark.parametrize(("most", "opened"), [(MOST, ["body-check_0"]), (0, [])])
+async def test_images_are_read_in_a_thread_and_only_for_vision(
+    monkeypatch: pytest.MonkeyPatch, most: int, opened: list[str]
+) -> None:
+    threads: list[str] = []
+    original = Image.open
+
+    def open_and_record(*args: Any, **kwargs: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(Image, "open", open_and_record)
+    async with guarded_client(most) as client:
+        assert (await client.post(CHAT, json=chat(image(picture(9, 9))))).text == "theirs"
+    assert threads == opened
+
+
+RESTRICTED = """
+import io
+from PIL import Image
+from gaudi_runtime.http.openai_api.media import restrict_formats
+
+files = {}
+for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "ICO", "ICNS"):
+    Image.new("RGB", (32, 32)).save(files.setdefault(kind, io.BytesIO()), kind)
+restrict_formats()
+for kind, file in files.items():
+    try:
+        Image.open(file).load()
+        print(kind)
+    except Image.UnidentifiedImageError:
+        pass
+"""
+
+
+def test_pillow_opens_only_the_listed_formats_in_the_serving_process() -> None:
+    run = subprocess.run([sys.executable, "-c", RESTRICTED], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["PNG", "JPEG", "WEBP", "GIF", "BMP"]
+
+
+def guarded_client(max_pixels: int, **fields: Any) -> AsyncClient:
+    """Return a client of an application behind the guard."""
+    metrics = RequestMetrics(CollectorRegistry())
+    app = add_guard(healthy_app, vllm_config(**fields), metrics, lambda: False, max_pixels=max_pixels)
+    return AsyncClient(transport=ASGITransport(app=app), base_url="http://pod")
 
 
 async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
@@ -118,8 +185,7 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
     Image.new("1", (13_300, 13_300)).save(file, "PNG", optimize=True)
     bomb = file.getvalue()
     assert len(bomb) < 30_000
-    app = add_guard(healthy_app, vllm_config(), RequestMetrics(CollectorRegistry()), lambda: False)
-    async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
+    async with guarded_client(pixel_limit({})) as client:
         answer = await client.post(CHAT, json=chat(image(b64encode(bomb).decode())))
         assert (answer.status_code, answer.json()["error"]["message"]) == (
             400,
@@ -131,9 +197,7 @@ async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
 async def test_media_options_pass_if_the_resource_allows_them() -> None:
     options = chat() | {"media_io_kwargs": {"video": {"num_frames": -1}}}
     for allowed in (False, True):
-        config = vllm_config(serving={"allowMediaOptions": allowed})
-        app = add_guard(healthy_app, config, RequestMetrics(CollectorRegistry()), lambda: False)
-        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
+        async with guarded_client(0, serving={"allowMediaOptions": allowed}) as client:
             assert (await client.post(CHAT, json=options)).status_code == (200 if allowed else 400)
 
 
