@@ -1,8 +1,8 @@
 """A model that serves ordinary clients while another tenant attacks the model and the operator.
 
 The attacks come from a security review: ConfigMaps of maximum size with our label, pods that claim to be replicas of a
-group, the most expensive request bodies within the limits, requests for more sequences than there are places, bodies
-that never arrive, and specs whose planning takes long.
+group, the most expensive request bodies within the limits (invalid and valid), requests for more sequences than there
+are places, bodies that never arrive, and specs whose planning takes long.
 """
 
 import json
@@ -41,7 +41,7 @@ from tests.vllm.worst_bodies import application, fields_by_path
 
 MODEL, GROUP = "tiny-vllm-cpu", "several-nodes"
 CONFIG_MAPS, CONFIG_MAP_BYTES = 400, 1_000_000
-FIELDS = {*worst.LISTS, "vllm_xargs", "logit_bias", "metadata", "n"}
+FIELDS = {*worst.LISTS, *worst.GRAMMARS, "vllm_xargs", "logit_bias", "metadata", "n"}
 FORGED = 3
 UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 

@@ -7,12 +7,17 @@ runtime but not the other tests, so it runs in any pod with the runtime's image.
 import http.client
 import json
 import socket
+import struct
 import sys
+import zlib
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock, Thread
+from typing import Any
 
+from gaudi_runtime.engines.vllm.grammars import MOST_CHARACTERS, MOST_LEVELS
 from gaudi_runtime.http.openai_api.body import FORMS, MOST_ITEMS, MOST_VALUES, RESPONSES
 from gaudi_runtime.http.openai_api.body_reader import MAX_BODY_BYTES
 
@@ -21,6 +26,9 @@ HEADS, HEAD_SECONDS = 400, 50
 """The number of heads without bodies, more than a model has places, and the time until new heads replace them."""
 SEQUENCES = "more sequences than the model has places"
 LISTS = ("input", "prompt", "tokens", "messages", "system", "tools", "queries", "documents", "texts", "inputs", "stop")
+MODEL = "tiny"
+GRAMMARS = ("structured_outputs", "response_format", "tools", "text")
+"""Fields of vLLM's request models that have grammars."""
 JUNK = {"null": b"null", "one": b"1", "list": b"[]", "object": b"{}", "text": b'{"type":"text","text":0}'}
 
 
@@ -60,6 +68,93 @@ def bodies(path: str, known: Collection[str]) -> Iterator[tuple[str, bytes, byte
         for name in (*(each for each in ("messages", "input", "prompt") if each in known), "unknown"):
             yield f"{name}: {depth} lists deep", *_json(f'"{name}":%s', b"[" * depth + b"]" * depth)
             yield f"{name}: {depth} objects deep", *_json(f'"{name}":[%s]', b'{"content":[' * depth + b"]}" * depth)
+    for name, fields in (*_grammars(known), *_images(known)):
+        document = {"model": MODEL, **_prompt(known), "max_tokens": 1, **fields}
+        yield name, b"application/json", json.dumps(document).encode()
+
+
+def _prompt(known: Collection[str]) -> dict[str, Any]:
+    """Return a short valid prompt, in the first field that the path has."""
+    user = [{"role": "user", "content": "hello"}]
+    values = {"messages": user, "input": "hello", "prompt": "hello", "queries": "hello", "documents": ["hello"]}
+    return dict([each for each in values.items() if each[0] in known][:1])
+
+
+def _grammars(known: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield valid requests with grammars at the bounds and above them."""
+    for name, schema in _schemas():
+        if "structured_outputs" in known:
+            yield f"schema of {name}", {"structured_outputs": {"json": schema}}
+        if "levels" in name:
+            for form, field, fields in _forms_of(schema):
+                if field in known:
+                    yield f"{form} of {name}", fields
+    if "structured_outputs" in known:
+        for regex in ("(" * 2000 + "a" + ")" * 2000, "(" * 60_000 + "a" + ")" * 60_000, "((a{1,99}){1,99}){1,99}b"):
+            yield f"expression of {len(regex)} characters", {"structured_outputs": {"regex": regex}}
+
+
+def _forms_of(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the fields of a request in which a schema may be: (name, field, fields)."""
+    tag = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": schema}}
+    named = {"name": "f", "schema": schema}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    forced = {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "f"}}}
+    yield "schema in a string", "structured_outputs", {"structured_outputs": {"json": json.dumps(schema)}}
+    yield "tag in a string", "structured_outputs", {"structured_outputs": {"structural_tag": json.dumps(tag)}}
+    yield "response format", "response_format", {"response_format": {"type": "json_schema", "json_schema": named}}
+    yield "structural tag", "response_format", {"response_format": tag}
+    yield "text format", "text", {"text": {"format": {"type": "json_schema", **named}}}
+    yield "forced tool", "tools", forced
+    yield "tool of Anthropic", "tools", {"tools": [{"name": "f", "input_schema": schema}]}
+
+
+def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
+    any_type = ["string", "integer", "null", "array", "object"]
+    for levels in (MOST_LEVELS - 8, MOST_LEVELS + 40, 400):
+        yield f"{levels} levels", {"anyOf": [_nested({}, levels)]}
+    yield "many deep types", {"anyOf": [_nested({"type": any_type}, MOST_LEVELS - 6) for _ in range(7)]}
+    yield "many ranges", {"anyOf": [{"type": "integer", "minimum": -(10**17), "maximum": 10**17}] * 900}
+    yield "many properties", {"properties": {f"k{at}": {} for at in range(99)}, "type": "object", "maxProperties": 900}
+    yield "a repeated group", {"type": "string", "pattern": "(abcdefgh){1,1200}"}
+    yield "a longer repeat", {"type": "string", "pattern": "a{1,10000}"}
+    yield "nested groups", {"type": "string", "pattern": "(" * 60_000 + "a" + ")" * 60_000}
+    yield "many items", {"type": "array", "items": {"type": "integer", "multipleOf": 3}, "maxItems": 1_000_000}
+    features = {"type": "object", "properties": {}, "patternProperties": {"a": {}, "b": {}}}
+    yield "patternProperties", {**features, "allOf": [_nested({}, 50)]}
+    yield "too many characters", {"enum": ["a" * MOST_CHARACTERS]}
+
+
+def _nested(fields: dict[str, Any], levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(levels):
+        schema = {"type": "array", **fields, "items": schema}
+    return schema
+
+
+def _images(known: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield valid requests with small files that decode to hundreds of MiB, and with many images."""
+    png = _png(13_300)
+    ico = struct.pack("<HHH", 0, 1, 1) + struct.pack("<BBBBHHII", 1, 1, 0, 0, 1, 32, len(png), 22) + png
+    icns = b"icns" + struct.pack(">I", 16 + len(png)) + b"icp4" + struct.pack(">I", 8 + len(png)) + png
+    files = {"ICO": (ico, 1), "ICNS": (icns, 4), "large PNG": (png, 1), "small PNG": (_png(64), 256)}
+    for name, (file, count) in files.items():
+        url = "data:image/png;base64," + b64encode(file).decode()
+        parts = [{"type": "image_url", "image_url": {"url": url}}] * count
+        if "messages" in known:
+            yield f"{count} images: {name}", {"messages": [{"role": "user", "content": parts}]}
+        yield f"{name} in another field", {"user": url}
+
+
+def _png(side: int) -> bytes:
+    """Return a PNG of one bit per pixel, without Pillow: a square of zeros."""
+    row = bytes(1 + (side + 7) // 8)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(row * side, 9)) + chunk(b"IEND", b"")
 
 
 def _json(form: str, inside: bytes) -> tuple[bytes, bytes]:

@@ -128,6 +128,38 @@ def test_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> No
     assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")  # type: ignore[union-attr]
 
 
+def ask_for_schema(openai: OpenAI, schema: object) -> None:
+    openai.completions.create(
+        model=MODEL, prompt="a", max_tokens=1, extra_body={"structured_outputs": {"json": schema}}
+    )
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_grammar_is_served_up_to_64_levels_and_refused_above(openai: OpenAI, as_text: bool) -> None:
+    for levels in (64, 65):
+        text = '{"type":"array","items":' * (levels - 1) + "{}" + "}" * (levels - 1)
+        schema = text if as_text else json.loads(text)
+        if levels == 64:
+            ask_for_schema(openai, schema)
+        else:
+            with pytest.raises(BadRequestError, match="nested more than 64 levels"):
+                ask_for_schema(openai, schema)
+
+
+def test_schema_for_the_outlines_backend_is_refused(openai: OpenAI) -> None:
+    deep = json.loads('{"type":"array","items":' * 50 + "{}" + "}" * 50)
+    schema = {"type": "object", "properties": {"a": deep}, "patternProperties": {"^b": deep}}
+    with pytest.raises(BadRequestError, match="Avoid patternProperties"):
+        ask_for_schema(openai, schema)
+
+
+def test_invalid_grammar_is_refused_with_the_message_of_vllm(openai: OpenAI) -> None:
+    with pytest.raises(BadRequestError, match="Invalid grammar specification"):
+        openai.completions.create(
+            model=MODEL, prompt="a", max_tokens=1, extra_body={"structured_outputs": {"grammar": "root ::= ("}}
+        )
+
+
 def test_vllm_and_torch_engine_return_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
     prompts = [[5, 6, 7], list(range(3, 70)), [400] * 40]
     assert served_tokens(openai, prompts, 24) == torch_tokens(checkpoint, prompts, 24)

@@ -15,17 +15,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
 from gaudi_runtime.engines.vllm.moved_modules import installed_layout
-from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
+from gaudi_runtime.engines.vllm.vllm_imports import import_server, parse_arguments
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.body import FORMS
 from gaudi_runtime.http.openai_api.guard import add_guard
+from gaudi_runtime.http.openai_api.media import pixel_limit
 from gaudi_runtime.http.openai_api.paths import GENERATING
 from tests.unit.runtime.configs import sim_config
 from tests.vllm.bodies import LISTS, bodies
@@ -37,6 +38,7 @@ TASKS = ("generate", "transcription", "embed", "classify")
 
 def application() -> FastAPI:
     """Return vLLM's application with all request models. The handlers answer without an engine."""
+    import_server()
     arguments = parse_arguments(["--model=unused"])
     build_app = import_module(installed_layout().app).build_app
     made: dict[str, Any] = {}
@@ -55,7 +57,18 @@ def application() -> FastAPI:
 _POOLING = {"is_cross_encoder": True, "hf_config": SimpleNamespace(num_labels=1), "score_type": "cross-encoder"}
 
 
-async def _answer(**_: Any) -> dict[str, Any]:
+async def _answer(**given: Any) -> dict[str, Any]:
+    """Build the grammar of the request as the engine's check does, in a thread."""
+    for request in given.values():
+        if (extract := getattr(request, "extract_structured_outputs", None)) and (grammar := extract()):
+            from vllm.sampling_params import SamplingParams  # after import_server
+
+            config: Any = SimpleNamespace(is_diffusion=False, backend="auto")
+            check = SamplingParams(structured_outputs=grammar)._validate_structured_outputs
+            try:
+                await asyncio.to_thread(check, config, config, config)
+            except ValueError as error:
+                raise HTTPException(400) from error
     return {}
 
 
@@ -120,7 +133,8 @@ def write(measured: dict[str, Any]) -> None:
 
 async def measure(app: FastAPI) -> None:
     """Measure every body for every path that vLLM serves. Write a line of JSON for each body."""
-    guard = add_guard(app, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    metrics = RequestMetrics(CollectorRegistry())
+    guard = add_guard(app, sim_config(), metrics, lambda: False, max_pixels=pixel_limit({}))
     known = fields_by_path(app)
     for path in sorted(GENERATING):
         found = known.get(path, set())

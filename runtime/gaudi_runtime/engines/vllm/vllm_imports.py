@@ -3,9 +3,11 @@
 Modules are imported only when needed, because the imports take twenty seconds. Do not import them on the event loop.
 """
 
+import asyncio
 import io
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, redirect_stderr
 from functools import wraps
 from importlib import import_module
@@ -15,10 +17,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import core_schema
 from starlette.types import ASGIApp
 
+from gaudi_runtime.engines.vllm.grammars import check_grammar
 from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.http.openai_api.media import restrict_formats
 
 if TYPE_CHECKING:
+    from vllm.sampling_params import SamplingParams, StructuredOutputsParams
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
@@ -49,13 +54,66 @@ def _make_fail_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def import_server() -> None:
-    """Import the modules of vLLM's OpenAI application."""
+    """Import the modules of vLLM's OpenAI application, and bound the images and grammars of requests."""
     # Import the server before warm-up. The import takes seconds and would otherwise delay the first answer after
     # warm-up.
     layout = installed_layout()
     stop_at_first_error()
     import_module(layout.state)
     import_module(layout.app)
+    restrict_formats()
+    bound_grammars()
+
+
+def bound_grammars() -> None:
+    """Make vLLM check the bounds of grammars.py first, and build no grammar on the event loop."""
+    from vllm.sampling_params import StructuredOutputsParams
+    from vllm.v1.structured_output import backend_outlines, backend_xgrammar
+
+    check_fields, build = StructuredOutputsParams.__post_init__, backend_xgrammar.validate_xgrammar_grammar
+    build_outlines = backend_outlines.validate_structured_output_request_outlines
+
+    def check_fields_and_bounds(params: "StructuredOutputsParams") -> None:
+        check_fields(params)  # type: ignore[no-untyped-call]
+        check_grammar(params)
+
+    def build_in_thread(sampling_params: "SamplingParams") -> None:
+        # While vLLM parses a request, it builds structural tags on the event loop. `check_in_thread` builds them later.
+        if asyncio._get_running_loop() is None:
+            build(sampling_params)
+
+    def refuse_schemas(params: "SamplingParams") -> None:
+        # vLLM falls back to outlines for `patternProperties`. Its expression doubles with each level of arrays: 1.7 KB
+        # of schema end the process.
+        if params.structured_outputs and params.structured_outputs.json:
+            raise ValueError("The JSON schema has features that this server does not support. Avoid patternProperties.")
+        build_outlines(params)
+
+    setattr(StructuredOutputsParams, "__post_init__", check_fields_and_bounds)  # noqa: B010 - mypy forbids assignments
+    backend_xgrammar.validate_xgrammar_grammar = build_in_thread
+    backend_outlines.validate_structured_output_request_outlines = refuse_schemas
+
+
+def check_in_thread(engine: Any) -> None:
+    """Make vLLM's AsyncLLM build the grammar of a request, to check it, in one thread and not on the event loop."""
+    generate, processor = engine.generate, engine.input_processor
+    thread = ThreadPoolExecutor(1, "grammar-check")
+
+    def verify(params: Any) -> None:
+        configs = (processor.model_config, processor.speculative_config, processor.structured_outputs_config)
+        params.verify(*configs, processor.tokenizer)
+        params.verify = lambda *_: None  # otherwise `generate` would do it again
+
+    async def verify_and_generate(prompt: Any, params: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        await asyncio.get_running_loop().run_in_executor(thread, verify, params)
+        async for output in generate(prompt, params, *args, **kwargs):
+            yield output
+
+    def generate_checked(prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any) -> Any:
+        has_grammar = getattr(sampling_params, "structured_outputs", None) is not None
+        return (verify_and_generate if has_grammar else generate)(prompt, sampling_params, *args, **kwargs)
+
+    engine.generate = generate_checked
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
@@ -83,9 +141,11 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    return AsyncLLM.from_engine_args(
+    engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs.from_cli_args(arguments), usage_context=UsageContext.OPENAI_API_SERVER
     )
+    check_in_thread(engine)
+    return engine
 
 
 def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
