@@ -97,7 +97,7 @@ def condition_of(pod: dict[str, Any], kind: str) -> dict[str, Any]:
 
     Return a condition with the status None if the pod has no such condition yet.
     """
-    found = [each for each in pod["status"]["conditions"] if each["type"] == kind]
+    found = [each for each in pod["status"].get("conditions", ()) if each["type"] == kind]
     return dict(found[0]) if found else {"type": kind, "status": None}
 
 

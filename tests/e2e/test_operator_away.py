@@ -40,9 +40,9 @@ def test_serving_revision_survives_zero_and_drains_without_operator(
         (stable,) = revisions_of(pods)
 
         resource.patch({"rollout": {"paused": True}, "bucketing": ONE_BUCKET})
-        at_zero = time.time()
+        names, at_zero = pods.names(), time.time()
         pods.kubectl("scale", f"gi/{NAME}", "--replicas=0")
-        wait_until(lambda: not pods.names(), "the pods to be gone", SECONDS)
+        pods.wait_gone(names)
         pods.kubectl("scale", f"gi/{NAME}", "--replicas=2")
         wait_until(lambda: len(ready_names(pods)) == 2, "two ready pods", SECONDS)
         serving_again = time.time()
