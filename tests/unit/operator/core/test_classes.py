@@ -206,10 +206,16 @@ def test_all_selector_labels_must_match(labels: dict[str, str], selected: bool) 
     )
 
 
-@pytest.mark.parametrize(("operator", "holds"), [("Exists", False), ("DoesNotExist", True)])
-def test_label_with_the_same_prefix_does_not_match(operator: str, holds: bool) -> None:
-    said = {"matchExpressions": [{"key": "team", "operator": operator, "values": []}]}
-    assert selector_matches(LabelSelector.model_validate(said), {"team-of": "chat"}) is holds
+@pytest.mark.parametrize("labels", [{}, {"team-of": "chat"}], ids=["no label", "another label with this prefix"])
+@pytest.mark.parametrize(
+    ("operator", "values", "holds"),
+    [("In", ["chat"], False), ("NotIn", ["chat"], True), ("Exists", [], False), ("DoesNotExist", [], True)],
+)
+def test_namespace_without_the_label_matches_only_negative_operators(
+    operator: str, values: list[str], holds: bool, labels: dict[str, str]
+) -> None:
+    said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
+    assert selector_matches(LabelSelector.model_validate(said), labels) is holds
 
 
 DEFAULTS_OF_A_CLASS: dict[str, Any] = {

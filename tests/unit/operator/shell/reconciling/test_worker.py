@@ -7,14 +7,14 @@ from gaudi_operator.shell.reconciling.worker import Worker
 from tests.world.loop import Loop
 
 
-def waited(seconds: float | None, *changes: Callable[[Worker], None]) -> float:
-    """Return how many seconds a worker waits after these changes."""
+def waited(seconds: float | None, *changes: Callable[[Worker], None], after_failure: bool = False) -> float:
+    """Return how many seconds a worker waits after these changes, in its back-off if the reconcile failed."""
 
     async def wait() -> float:
         worker = Worker()
         for change in changes:
             change(worker)
-        await worker.wait(seconds)
+        await (worker.back_off(seconds or 0) if after_failure else worker.wait(seconds))
         return asyncio.get_running_loop().time()
 
     loop = Loop()
@@ -48,3 +48,12 @@ def test_own_write_with_another_change_ends_the_wait() -> None:
 
 def test_reconcile_consumes_all_earlier_changes() -> None:
     assert waited(60, lambda worker: worker.wake(0), lambda worker: worker.wake(1), lambda w: w.mark_started()) == 60
+
+
+def test_only_a_closing_gate_ends_a_back_off() -> None:
+    assert waited(10, lambda worker: worker.wake(0), after_failure=True) == 10
+    assert waited(10, lambda worker: worker.end_back_off(), after_failure=True) == 0
+
+
+def test_back_off_after_the_gate_was_closed_is_not_shortened() -> None:
+    assert waited(10, Worker.end_back_off, Worker.mark_started, after_failure=True) == 10
