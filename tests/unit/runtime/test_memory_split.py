@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.models.rank_memory import block_bytes, latent_block_bytes
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.memory_split import count_kv_blocks, graph_pool, split_memory
+from gaudi_runtime.memory_split import (
+    OWN_BLOCKS,
+    count_kv_blocks,
+    graph_pool,
+    limit_kv_cache,
+    max_useful_blocks,
+    split_memory,
+)
 
 GIB = 2**30
 SHARE = st.floats(0, 1)
@@ -51,6 +59,18 @@ def test_cache_smaller_than_a_block_is_refused() -> None:
         PlanImpossible, match="only 1023 bytes are left for the KV cache, but one block takes 1024 bytes"
     ):
         count_kv_blocks(1023, 1024)
+
+
+@pytest.mark.parametrize(("length", "blocks"), [(256, 2), (257, 3), (383, 3), (384, 3)])
+def test_every_sequence_of_the_maximum_length_has_its_blocks(length: int, blocks: int) -> None:
+    limits = Limits(max_model_len=length, max_num_seqs=4, max_num_batched_tokens=512, block_size=128)
+    assert max_useful_blocks(limits) == 4 * blocks + OWN_BLOCKS
+
+
+def test_memory_of_useless_kv_blocks_goes_to_graphs() -> None:
+    limits = Limits(max_model_len=200, max_num_seqs=1, max_num_batched_tokens=256, block_size=128)
+    split, blocks = limit_kv_cache(split_memory(100, utilization=0.9, graph_memory_share=0.5), 10, limits)
+    assert (blocks, split.kv_cache, split.graphs, split.usable, split.margin) == (3, 30, 60, 90, 10)
 
 
 def test_pool_of_less_memory_than_the_margin_is_empty() -> None:

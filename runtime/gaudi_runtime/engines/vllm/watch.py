@@ -6,7 +6,6 @@ seconds.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +83,8 @@ class Watch:
     async def _wait_for_answer(self, call: "asyncio.Future[Any]") -> None:
         """Wait for the answer. Raises EngineLost if a process died, or if vLLM neither answers nor works."""
         last_activity: tuple[object, int] | None = None
-        changed_at = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        changed_at = clock()
         while not call.done():
             await asyncio.wait({call}, timeout=self._pace.check_interval)
             if self._engine.errored:
@@ -94,6 +94,6 @@ class Watch:
             # Measure work only while an answer is late, because each measurement takes milliseconds and would delay
             # tokens. During a compile the answer is late, too, but the processes work, perhaps in another pod.
             if (activity := (await asyncio.to_thread(self._activity), self._progress())) != last_activity:
-                last_activity, changed_at = activity, time.monotonic()
-            elif time.monotonic() - changed_at > self._pace.hang_timeout:
+                last_activity, changed_at = activity, clock()
+            elif clock() - changed_at > self._pace.hang_timeout:
                 raise EngineLost(f"vLLM hangs: it neither answered nor worked for {self._pace.hang_timeout:.0f} s.")

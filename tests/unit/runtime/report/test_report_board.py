@@ -86,6 +86,18 @@ async def test_estimate_decreases_with_time_and_never_below_zero() -> None:
     assert board.report().eta_seconds == 0
 
 
+async def test_estimate_keeps_decreasing_over_updates_without_an_estimate() -> None:
+    clock = Clock()
+    board = ReportBoard(HASH, clock)
+    board.update(phase=Phase.COMPILING, eta_seconds=30.0)
+    clock.now += 20
+    board.update(compiles=1)
+    clock.now += 5
+    assert board.report().eta_seconds == 5
+    board.update(eta_seconds=40.0)
+    assert board.report().eta_seconds == 40
+
+
 async def test_durations_are_constant_while_serving() -> None:
     clock = Clock()
     board = ReportBoard(HASH, clock)

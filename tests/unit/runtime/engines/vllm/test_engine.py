@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.release_pairs import PAIRS, ReleasePair
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
+from gaudi_runtime.engine_protocol.engine import EngineLoad
 from gaudi_runtime.engines.vllm import engine as adapter
 from gaudi_runtime.engines.vllm import processes
 from gaudi_runtime.engines.vllm.engine import VllmEngine
@@ -316,3 +318,21 @@ async def test_hits_and_cold_shapes_of_all_cores_are_added(monkeypatch: pytest.M
         cluster.serve(("decode", (8, 1, 32)), core=1)
         assert "died" in str(await asyncio.wait_for(engine.wait_until_lost(), 60))
     assert (engine.counters.hits, sum(engine.counters.cold_batches.values()), engine.counters.recompiles) == (1, 1, 1)
+
+
+async def test_load_is_the_sum_over_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM has one sample of each gauge for each engine core."""
+    registry = CollectorRegistry()
+    monkeypatch.setattr(adapter, "REGISTRY", registry)
+    engine, _ = await start_engine_on(Cluster([Card(), Card()], cores=2), monkeypatch, two_cores())
+    for name, values in zip(adapter.GAUGES, ((3, 2), (5, 1), (0.5, 0.25)), strict=True):
+        gauge = Gauge(name, name, ["engine"], registry=registry)
+        for core, value in enumerate(values):
+            gauge.labels(str(core)).set(value)
+    assert engine.current_load() == EngineLoad(5, 6, round(0.75 * 1519), 2 * 1519)
+
+
+async def test_load_before_the_first_step_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "REGISTRY", CollectorRegistry())
+    engine, _ = await start_engine_on(Cluster([Card(), Card()]), monkeypatch)
+    assert engine.current_load() == EngineLoad(0, 0, 0, 1519)

@@ -9,12 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from gaudi_runtime.engines.vllm.ranks import ErrorNote, Ranks, dead_engine_error
-from gaudi_runtime.engines.vllm.watch import Pace, Watch
+from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
 from tests.unit.runtime.engines.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, never
+from tests.world.loop import Loop
 
 LONG = 60.0
 DIED = str(dead_engine_error(SimpleNamespace(), "while it served"))
 HANGS = "vLLM hangs: it neither answered nor worked for"
+FAST = Pace(poll_interval=0.01, check_interval=0.01, hang_timeout=0.1)
 MET = {"met": [["decode", [1, 1, 1], None, 5, 0]]}
 
 
@@ -30,14 +32,12 @@ async def watch_until_lost(
     pulses: Iterator[int],
     moves: Callable[[], int] = never_moves,
     note: ErrorNote | None = None,
+    pace: Pace = FAST,
 ) -> str:
     """Watch an engine until it is lost, and return the message. The test fails if the watch never ends."""
-    ranks, pace = (
-        Ranks(engine, asyncio.get_running_loop(), note=note),
-        Pace(poll_interval=0.01, check_interval=0.01, hang_timeout=0.1),
-    )
+    ranks = Ranks(engine, asyncio.get_running_loop(), note=note)
     watching = Watch(engine, ranks, absorb, longest, moves, pace, lambda: next(pulses))
-    return str(await asyncio.wait_for(watching.wait_until_lost(), LONG))
+    return str(await asyncio.wait_for(watching.wait_until_lost(), max(LONG, longest)))
 
 
 async def test_death_between_two_polls_is_detected() -> None:
@@ -82,6 +82,18 @@ async def test_processes_that_neither_answer_nor_work_are_hanging() -> None:
 
 async def test_processes_that_stop_working_are_hanging() -> None:
     assert (await watch_until_lost(FakeVllm(never), pulses=chain(range(3), repeat(7)))).startswith(HANGS)
+
+
+def test_hang_is_counted_from_the_last_work_on() -> None:
+    """The processes work once every 20 seconds, which is below the timeout of 30 seconds, and stop after 200 seconds."""
+    loop = Loop()
+    pulses = (int(min(loop.time(), 200) // 20) for _ in count())
+    lost = watch_until_lost(FakeVllm(never), longest=3600, pulses=pulses, pace=PACE)
+    try:
+        assert loop.run_until_complete(lost).startswith(HANGS)
+        assert 230 <= loop.time() <= 232
+    finally:
+        loop.close()
 
 
 async def test_late_answer_of_working_processes_is_no_hang() -> None:
