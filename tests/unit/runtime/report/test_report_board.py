@@ -140,6 +140,17 @@ async def test_many_small_changes_wake_the_waiter_once() -> None:
     assert (report.sequence, report.prompt.warmed) == (first + 100, 100)
 
 
+async def test_next_small_change_wakes_the_next_waiter() -> None:
+    board = ReportBoard(HASH, coalesce_seconds=0)
+    for warmed in (1, 2):
+        waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 60))
+        await run_due_tasks()
+        board.update(prompt=PhaseProgress(planned=2, warmed=warmed))
+        await run_due_tasks()
+        assert waiting.done()
+        assert waiting.result().prompt.warmed == warmed
+
+
 async def test_changes_from_another_thread_wake_the_waiter() -> None:
     board = ReportBoard(HASH)
     waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 30))
@@ -171,3 +182,21 @@ async def test_waiter_beyond_the_limit_is_refused() -> None:
     board.close()
     await asyncio.gather(*waiting)
     await board.wait_for_update(1, 30)
+
+
+async def test_ended_waits_free_their_places() -> None:
+    board = ReportBoard(HASH)
+    await asyncio.gather(*(board.wait_for_update(1, 0) for _ in range(MAX_WAITERS)))
+    waiting = [asyncio.create_task(board.wait_for_update(1, 30)) for _ in range(MAX_WAITERS)]
+    await run_due_tasks()
+    assert not any(task.done() for task in waiting)
+    board.close()
+    await asyncio.gather(*waiting)
+
+
+async def test_pinned_fields_survive_updates() -> None:
+    board = ReportBoard(HASH)
+    board.pin_fields(engine_arguments=("--tensor-parallel-size=2",))
+    board.update(engine_arguments=(), compiles=1)
+    board.update_silently(engine_arguments=(), compiles=2)
+    assert (board.report().engine_arguments, board.report().compiles) == (("--tensor-parallel-size=2",), 2)

@@ -9,13 +9,15 @@ from gaudi_runtime.contract.report import (
     MAX_SERVED_BUCKETS,
     BucketPhase,
     ColdShape,
+    CompileTimes,
     ServedBucket,
     ServedPhase,
     ServedTraffic,
     ServedVision,
 )
 from gaudi_runtime.report.served import coldest_shapes, summarize_served
-from gaudi_runtime.traffic.serving_histogram import PaddedShape, ServingHistogram
+from gaudi_runtime.traffic.padding import Padding
+from gaudi_runtime.traffic.serving_histogram import SERVING, PaddedShape, ServingHistogram
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 
@@ -89,3 +91,23 @@ def test_cold_images_are_listed_up_to_a_limit() -> None:
 def test_invalid_row_of_the_tower_is_refused(row: object) -> None:
     with pytest.raises(ValueError, match=r"not a row|not a count"):
         ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True)).add_rows([], [row])  # type: ignore[list-item]
+
+
+def test_only_short_compiles_of_requests_are_small() -> None:
+    """The fifth bound is the one above which a compile counts as a recompilation."""
+    histogram = ServingHistogram(lambda _, shape: PaddedShape(shape, warm=True))
+    counts = (1, 20, 300, 4000, 50_000, 7, 7, 7, 7, 7)
+    for stage in (SERVING, "warm"):
+        histogram.compile_times[stage] = CompileTimes(stage=stage, recipes=1, seconds=1, counts=counts)
+    found = summarize_served(histogram)
+    assert found.small_compiles == 54_321
+    assert {times.stage for times in found.compile_times} == {SERVING, "warm"}
+
+
+def test_observed_and_forecast_padding_are_those_of_their_phase() -> None:
+    histogram = ServingHistogram(lambda _, shape: PaddedShape(Bucket(4, *shape[1:]), warm=True))
+    histogram.padding = {PROMPT: Padding(lambda _, shape: shape[0], by_size={}, overall=1.5)}
+    histogram.count_batch(PROMPT, Bucket(2, 100, 0))
+    found = summarize_served(histogram)
+    assert (found.prompt.padding, found.prompt.forecast_padding) == (2.0, 1.5)
+    assert (found.decode.padding, found.decode.forecast_padding) == (None, None)

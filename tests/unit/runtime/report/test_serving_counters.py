@@ -67,6 +67,14 @@ async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None
     assert seen == [(2, 1), (2, 1), (3, 0)]
 
 
+async def test_recompiles_are_added_to_the_compiles_of_the_start() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=False))
+    board.update(compiles=40)
+    histogram.count_compiles(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
+    CounterPublisher(board).publish(histogram, RequestCounts(), 1.0)
+    assert (board.report().compiles, board.report().recompiles_since_ready) == (41, 1)
+
+
 async def test_doubled_failures_wake_waiters_but_requests_do_not() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=True))
     publisher, seen = CounterPublisher(board), []
