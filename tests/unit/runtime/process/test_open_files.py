@@ -20,7 +20,7 @@ NO_LIMIT = resource.RLIM_INFINITY
         (NO_LIMIT, NO_LIMIT, None),
     ],
 )
-def test_limit_is_raised_up_to_the_hard_limit_and_never_lowered(
+def test_limit_is_raised_to_the_hard_limit_and_never_lowered(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, limit: int | None
 ) -> None:
     limits = {resource.RLIMIT_NOFILE: (soft, hard)}

@@ -27,7 +27,11 @@ async def test_only_sigterm_and_sigint_stop_the_process(
     signals = Signals()
     if received:
         handlers[received]()
-    assert (signals.closing, signals.stop.is_set(), signals.stop_between_buckets.is_set()) == (closing, stopped, stopped)
+    assert (signals.closing, signals.stop.is_set(), signals.stop_between_buckets.is_set()) == (
+        closing,
+        stopped,
+        stopped,
+    )
 
 
 async def test_stop_ends_the_work_between_two_buckets(monkeypatch: pytest.MonkeyPatch) -> None:

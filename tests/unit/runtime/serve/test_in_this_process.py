@@ -14,13 +14,15 @@ import httpx
 import pytest
 
 from gaudi_runtime import serve as serving
-from gaudi_runtime.contract.config import RuntimeConfig, plan_hash
+from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import NO_PLAN, BucketPhase, Phase, RuntimeFailure, WarmupReport
 from gaudi_runtime.errors import HubUnreachable
 from tests.unit.runtime.configs import sim_config
 
 PATIENCE = 60.0
+ONE_REQUEST = httpx.Limits(max_keepalive_connections=0)
+"""Close each connection after its answer. The server would wait five seconds for another request."""
 
 
 @dataclass
@@ -67,7 +69,6 @@ async def running(
     monkeypatch.setattr(serving, "end_children", lambda: None)
     monkeypatch.setattr(serving, "raise_open_file_limit", lambda: None)
     monkeypatch.setattr(serving, "exit_with_failure", exits.append)
-    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.1)
     file = folder / "config.json"
     file.write_text(text or config.model_dump_json(by_alias=True))
     task = asyncio.create_task(serving.serve(file, restart_seconds=restart_seconds))
@@ -75,12 +76,12 @@ async def running(
     async with (
         asyncio.timeout(PATIENCE),
         httpx.AsyncClient(base_url=status, trust_env=False, timeout=PATIENCE) as status_client,
-        httpx.AsyncClient(base_url=model, trust_env=False, timeout=PATIENCE) as model_client,
+        httpx.AsyncClient(base_url=model, trust_env=False, timeout=PATIENCE, limits=ONE_REQUEST) as model_client,
     ):
         runtime = Runtime(status_client, model_client, task, handlers, exits)
         try:
             while not task.done() and not await answers(status_client):
-                await asyncio.sleep(0.01)
+                pass
             yield runtime
         finally:
             task.cancel()
@@ -103,12 +104,21 @@ async def test_model_is_served_when_it_is_warm_until_sigterm(tmp_path: Path, mon
         assert answer.headers[INSTANCE_HEADER] == report.instance
         assert report.plan_hash == plan_hash(config.bucketing, config.limits)
         assert report.prompt.warmed == report.prompt.planned > 0
-        while not (counted := (await runtime.report()).served.prompt).hits:
-            await asyncio.sleep(0.02)
-        assert (counted.hits, counted.misses) == (1, 0)
         await runtime.end()
         assert not await answers(runtime.status)
     assert runtime.exits == []
+
+
+async def test_cold_batches_are_reported_while_serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = sim_config(warmup=WarmupConfig(enabled=False))
+    async with running(tmp_path, monkeypatch, config) as runtime:
+        report = (await runtime.follow(Phase.SERVING))[-1]
+        body = {"model": "echo", "prompt": "x" * 100, "max_tokens": 1}
+        assert (await runtime.model.post("/v1/completions", json=body)).is_success
+        report = await runtime.report(after=report.sequence, wait=30)
+        assert (BucketPhase.PROMPT, (1, 128, 0)) in {(cold.phase, cold.shape) for cold in report.cold_shapes}
+        assert report.requests.running == 0
+        await runtime.end()
 
 
 async def test_running_answer_is_finished_after_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +174,7 @@ async def test_sigterm_during_the_warm_up_ends_it_between_two_buckets(
     assert runtime.exits == []
 
 
-def test_failure_has_its_own_reason_and_a_defect_is_a_crash() -> None:
+def test_failure_has_its_reason_and_a_defect_is_a_crash() -> None:
     known = serving.runtime_failure(HubUnreachable("x" * 5000))
     assert (known.reason, known.message) == ("HubUnreachable", "x" * 2048)
     assert serving.runtime_failure(KeyError("a")) == RuntimeFailure(reason="Crashed", message="KeyError: 'a'")

@@ -1,40 +1,23 @@
 """The engine with two ranks and a fake plugin: a complete start, its report, and the counts during serving."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.release_pairs import PAIRS, ReleasePair
-from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, WarmupReport
-from gaudi_runtime.engine_protocol.engine import EngineLoad
+from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm import engine as adapter
-from gaudi_runtime.engines.vllm import processes
-from gaudi_runtime.engines.vllm.engine import VllmEngine
-from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
-from gaudi_runtime.engines.vllm.watch import Pace
-from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
-from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import PlanImpossible, RankFailed
-from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.start_engine import start_engine
-from tests.unit.runtime.engines.vllm.fake_vllm import Answers, FakeVllm
+from tests.unit.runtime.engines.vllm.cluster import Cluster, start_engine_on, two_cards, two_cores
 from tests.unit.runtime.engines.vllm.installed import pretend_installed
 from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
-from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
 from tests.unit.runtime.knobs.configs import vllm_config
-
-PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}
-DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "step": 8, "max": 16}}
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: pair.vllm, autouse=True)
@@ -43,80 +26,6 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     pair: ReleasePair = request.param
     pretend_installed(monkeypatch, tmp_path, vllm=pair.vllm, vllm_gaudi=pair.plugin)
     return pair
-
-
-def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
-    """Return a configuration with four prompt buckets, and decode batches of 2 and 4, on two cards."""
-    return vllm_config(
-        engine=engine,
-        limits={"maxModelLen": 512, "maxNumSeqs": 4, "maxNumBatchedTokens": 512},
-        bucketing=bucketing or {"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
-        parallelism={"tensor": 2},
-    )
-
-
-def two_cores() -> RuntimeConfig:
-    """Return the configuration of `two_cards` with a copy of the weights on each card."""
-    return two_cards().model_copy(update={"parallelism": ParallelismConfig(data=2)})
-
-
-@dataclass
-class Cluster:
-    """One worker on each card, behind a fake vLLM with `cores` engine cores."""
-
-    cards: list[Card]
-    cores: int = 1
-    runners: list[Any] = field(default_factory=list)
-    workers: list[DrivenWorker] = field(default_factory=list)
-    looks: int = 0
-
-    def __post_init__(self) -> None:
-        for card in self.cards:
-            runner = plugin(card)
-            worker = object.__new__(DrivenWorker)
-            worker.gaudi_verbs = HpuVerbs(runner, bridge(card))
-            worker.gaudi_reset_seed = lambda: None  # type: ignore[method-assign]
-            self.runners.append(runner)
-            self.workers.append(worker)
-        self.vllm = FakeVllm(*(partial(self.reply, core) for core in range(self.cores)))
-
-    async def reply(self, core: int, verb: str, *arguments: Any) -> Answers:
-        """Answer for every rank of this core. vLLM dies at the second poll of counters."""
-        self.looks += verb == "counters" and core == 0
-        self.vllm.errored = self.looks > 1
-        return [worker.gaudi(verb, list(arguments)) for worker in self.workers[self.ranks_of(core)]]
-
-    def serve(self, *batches: tuple[str, tuple[int, int, int]], core: int = 0) -> None:
-        """Run the same step on all ranks of this core."""
-        of = self.ranks_of(core)
-        for worker, runner in zip(self.workers[of], self.runners[of], strict=True):
-            worker.gaudi_verbs.step(partial(serve, runner, *batches))
-
-    def ranks_of(self, core: int) -> slice:
-        """Return the slice of this core's ranks in the list of all ranks."""
-        size = len(self.cards) // self.cores
-        return slice(core * size, (core + 1) * size)
-
-
-async def start_engine_on(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, config: RuntimeConfig | None = None
-) -> tuple[VllmEngine, WarmupReport]:
-    """Return the engine and the report after start-up in a worker thread. Only vLLM's processes are fakes."""
-    monkeypatch.setenv(ORDERS_VARIABLE, "")
-    monkeypatch.setattr(processes, "launch", lambda *_: (None, cluster.vllm))
-    monkeypatch.setattr(adapter, "import_server", lambda: None)
-    # Replace end_children(), because it would also end child processes that other tests have started.
-    monkeypatch.setattr(adapter, "end_children", lambda: None)
-    loop, board, pace = (
-        asyncio.get_running_loop(),
-        ReportBoard("0" * 64),
-        Pace(poll_interval=0.01, check_interval=0.5, hang_timeout=30),
-    )
-    begun = await asyncio.to_thread(
-        start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
-    )
-    assert isinstance(begun.engine, VllmEngine)
-    return begun.engine, board.report()
 
 
 async def test_graph_bytes_are_the_maximum_over_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,21 +227,3 @@ async def test_hits_and_cold_shapes_of_all_cores_are_added(monkeypatch: pytest.M
         cluster.serve(("decode", (8, 1, 32)), core=1)
         assert "died" in str(await asyncio.wait_for(engine.wait_until_lost(), 60))
     assert (engine.counters.hits, sum(engine.counters.cold_batches.values()), engine.counters.recompiles) == (1, 1, 1)
-
-
-async def test_load_is_the_sum_over_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM has one sample of each gauge for each engine core."""
-    registry = CollectorRegistry()
-    monkeypatch.setattr(adapter, "REGISTRY", registry)
-    engine, _ = await start_engine_on(Cluster([Card(), Card()], cores=2), monkeypatch, two_cores())
-    for name, values in zip(adapter.GAUGES, ((3, 2), (5, 1), (0.5, 0.25)), strict=True):
-        gauge = Gauge(name, name, ["engine"], registry=registry)
-        for core, value in enumerate(values):
-            gauge.labels(str(core)).set(value)
-    assert engine.current_load() == EngineLoad(5, 6, round(0.75 * 1519), 2 * 1519)
-
-
-async def test_load_before_the_first_step_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "REGISTRY", CollectorRegistry())
-    engine, _ = await start_engine_on(Cluster([Card(), Card()]), monkeypatch)
-    assert engine.current_load() == EngineLoad(0, 0, 0, 1519)

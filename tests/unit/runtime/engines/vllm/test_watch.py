@@ -85,7 +85,7 @@ async def test_processes_that_stop_working_are_hanging() -> None:
 
 
 def test_hang_is_counted_from_the_last_work_on() -> None:
-    """The processes work once every 20 seconds, which is below the timeout of 30 seconds, and stop after 200 seconds."""
+    """The processes work every 20 seconds, which is below the timeout of 30 seconds, and stop after 200 seconds."""
     loop = Loop()
     pulses = (int(min(loop.time(), 200) // 20) for _ in count())
     lost = watch_until_lost(FakeVllm(never), longest=3600, pulses=pulses, pace=PACE)
