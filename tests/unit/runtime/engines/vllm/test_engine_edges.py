@@ -109,7 +109,7 @@ async def test_engine_starts_and_serves_together_with_another_pod(monkeypatch: p
     assert [verb for verb, _ in cluster.vllm.calls].count("start_serving") == 1
 
 
-async def test_shapes_are_padded_to_the_buckets_of_a_partial_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shapes_are_padded_to_buckets_of_a_partial_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     engine, _ = await start_engine_on(cluster, monkeypatch)
     plan = BucketPlan(prompt=(Bucket(1, 512, 0),), decode=(Bucket(4, 1, 16),))
