@@ -1,4 +1,4 @@
-"""The Debian packages of the cluster, and their installation, which never removes or replaces a package."""
+"""The Debian packages of the cluster, and their installation, which never removes a package."""
 
 import os
 import re
@@ -48,8 +48,8 @@ def missing(packages: dict[str, str]) -> list[str]:
 def require(packages: dict[str, str]) -> None:
     """Install the missing `packages` as root with apt.
 
-    Raises LocalClusterError with the command to run if we are not root, if apt fails, or if apt would remove or replace
-    an installed package.
+    Raises LocalClusterError with the command to run if we are not root, if apt fails, or if apt would remove an
+    installed package.
     """
     names = missing(packages)
     if not names:
@@ -59,22 +59,27 @@ def require(packages: dict[str, str]) -> None:
             f"The local cluster needs {', '.join(names)}. Run `sudo {' '.join([*_INSTALL, *names])}` (on other "
             "distributions, install the equivalent packages)."
         )
-    with step(f"Installing {', '.join(names)}"):
-        _apt("apt-get", "update")
-        refuse_changes(names)
+    _apt("apt-get", "update")
+    upgraded_names = simulate_installation(names)
+    upgrades = f" (with upgrades of {', '.join(upgraded_names)})" if upgraded_names else ""
+    with step(f"Installing {', '.join(names)}{upgrades}"):
         _apt(*_INSTALL, *names)
 
 
-def refuse_changes(names: list[str]) -> None:
-    """Raise LocalClusterError if the installation of `names` would remove or replace an installed package."""
+def simulate_installation(names: list[str]) -> list[str]:
+    """Return the installed packages that the installation of `names` would upgrade, because `names` need it.
+
+    Raises LocalClusterError if the installation would remove an installed package.
+    """
     simulation = _apt("apt-get", "install", "--simulate", "--no-install-recommends", *names)
-    # apt prints the old version in brackets after the name of an installed package that it would change.
-    if changed := re.findall(r"^(?:Inst|Purg|Remv) (\S+) \[", simulation, re.MULTILINE):
+    if removed_names := re.findall(r"^(?:Purg|Remv) (\S+) ", simulation, re.MULTILINE):
         raise LocalClusterError(
-            f"The installation of {', '.join(names)} would remove or replace {', '.join(sorted(changed))}, so nothing"
-            " was installed. Install kind and start Docker or Podman, which needs no packages, set KUBECONFIG, or use"
-            " another machine."
+            f"The installation of {', '.join(names)} would remove {', '.join(sorted(removed_names))}, so nothing was "
+            "installed. Install kind and start Docker or Podman, which needs no packages, set KUBECONFIG, or use "
+            "another machine."
         )
+    # apt prints the old version in brackets after the name of an installed package that it would upgrade.
+    return sorted(re.findall(r"^Inst (\S+) \[", simulation, re.MULTILINE))
 
 
 def unpack(package: str, folder: Path) -> None:
