@@ -4,20 +4,28 @@ test_story.py and test_faults.py have the same with a real process.
 """
 
 import asyncio
+import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.registry import Collector
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
 from gaudi_runtime import serve as serving
 from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, BucketPhase, Phase, RuntimeFailure, WarmupReport
-from gaudi_runtime.errors import HubUnreachable
+from gaudi_runtime.engines.sim.engine import SimEngine
+from gaudi_runtime.errors import EngineLost, HubUnreachable
+from gaudi_runtime.process import exit as exiting
 from tests.unit.runtime.configs import sim_config
 
 PATIENCE = 60.0
@@ -69,12 +77,14 @@ async def running(
     monkeypatch.setattr(serving, "end_children", lambda: None)
     monkeypatch.setattr(serving, "raise_open_file_limit", lambda: None)
     monkeypatch.setattr(serving, "exit_with_failure", exits.append)
+    monkeypatch.setattr(exiting, "exit_with_failure", exits.append)
     file = folder / "config.json"
     file.write_text(text or config.model_dump_json(by_alias=True))
     task = asyncio.create_task(serving.serve(file, restart_seconds=restart_seconds))
     status, model = (f"http://127.0.0.1:{port}" for port in (config.serving.status_port, config.serving.model_port))
     async with (
         asyncio.timeout(PATIENCE),
+        restored_environment(),
         httpx.AsyncClient(base_url=status, trust_env=False, timeout=PATIENCE) as status_client,
         httpx.AsyncClient(base_url=model, trust_env=False, timeout=PATIENCE, limits=ONE_REQUEST) as model_client,
     ):
@@ -85,6 +95,14 @@ async def running(
             yield runtime
         finally:
             task.cancel()
+            await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def restored_environment() -> AsyncIterator[None]:
+    """Restore the environment, in which the engine sets its variables."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 async def answers(client: httpx.AsyncClient) -> bool:
@@ -118,6 +136,44 @@ async def test_cold_batches_are_reported_while_serving(tmp_path: Path, monkeypat
         report = await runtime.report(after=report.sequence, wait=30)
         assert (BucketPhase.PROMPT, (1, 128, 0)) in {(cold.phase, cold.shape) for cold in report.cold_shapes}
         assert report.requests.running == 0
+        await runtime.end()
+
+
+class OwnApplication(SimEngine):
+    """An engine with its own application and metrics, which can be lost, as vLLM."""
+
+    lost = asyncio.Event()
+
+    @asynccontextmanager
+    async def application(self) -> AsyncIterator[ASGIApp]:
+        """Run an application that answers all requests."""
+        yield PlainTextResponse("of the engine")
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return one metric."""
+        registry = CollectorRegistry()
+        Gauge("vllm:num_requests_waiting", "Waiting requests", registry=registry).set(7)
+        return (registry,)  # type: ignore[return-value]
+
+    async def wait_until_lost(self) -> EngineLost:
+        """Wait for the test."""
+        await self.lost.wait()
+        return EngineLost("vLLM hangs.")
+
+
+async def test_engine_with_its_own_application_is_served_until_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OwnApplication, "lost", asyncio.Event())
+    monkeypatch.setattr(serving, "create_engine", lambda config, loop: OwnApplication(config))
+    async with running(tmp_path, monkeypatch, sim_config()) as runtime:
+        await runtime.follow(Phase.SERVING)
+        assert (await runtime.model.get("/version")).text == "of the engine"
+        assert "vllm:num_requests_waiting 7.0" in (await runtime.status.get("/metrics")).text
+        OwnApplication.lost.set()
+        report = (await runtime.follow(Phase.FAILED))[-1]
+        assert report.failure == RuntimeFailure(reason="EngineLost", message="vLLM hangs.")
+        assert runtime.exits == [report.failure]
         await runtime.end()
 
 
