@@ -1,11 +1,14 @@
 """Mutation testing (`make mutants`): report the small changes of the code that no test detects.
 
 MODULES selects targets or files by a part of their path (MODULES="core/rollout core/gate"). EVERY=5 tries every fifth
-change, and OFFSET=2 starts with the third change. ALIVE=1 tries only the survivors of the last run. JOBS is the number
+change of each file, and OFFSET=2 starts with the third change of each file. The same changes are therefore tried with
+and without MODULES. ALIVE=1 tries only the survivors of the last run. JOBS is the number
 of changes that are tried concurrently. TESTS replaces the tests of the targets with other test files.
 
-Survivors are written to build/mutants/survivors.md. excused.toml lists survivors that do not matter to users, each with
-a reason. The exit code is 1 if more than 8 % survive, or if an entry of excused.toml matches no change.
+Survivors are written to build/mutants/survivors.md. Unless ALIVE or TESTS is set, the figures of each complete target
+go to figures.md, where later changes compare them with the same EVERY and OFFSET. excused.toml lists survivors that do
+not matter to users, each with a reason. The exit code is 1 if more than 8 % survive, or if an entry of excused.toml
+matches no change.
 """
 
 import json
@@ -13,7 +16,7 @@ import os
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -28,11 +31,16 @@ from tests.mutants.runner import ALIVE, MutantRunner, Verdict
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "mutants"
 EXCUSED = Path(__file__).with_name("excused.toml")
+FIGURES = Path(__file__).with_name("figures.md")
 MOST_ALIVE_PERCENT = 8
 
 CORE = ("tests/unit/operator/core",)
 SHELL = ("tests/unit/operator/shell",)
 GROUP = ("tests/unit/runtime/group", "tests/unit/runtime/engine_protocol")
+SERVE = tuple(
+    f"tests/unit/runtime/serve/test_{name}.py" for name in ("in_this_process", "config_file", "manual_limits")
+)
+"""The other tests of the folder start processes, in which the code is unchanged."""
 TARGETS = {
     "operator/gaudi_operator/core/pods": CORE,
     "operator/gaudi_operator/core/rollout": CORE,
@@ -52,6 +60,11 @@ TARGETS = {
     "runtime/gaudi_runtime/group": GROUP,
     "runtime/gaudi_runtime/engine_protocol/messages.py": GROUP,
     "runtime/gaudi_runtime/http/openai_api": ("tests/unit/runtime/http/openai_api",),
+    "runtime/gaudi_runtime/engines/vllm": ("tests/unit/runtime/engines/vllm",),
+    "runtime/gaudi_runtime/warmup": ("tests/unit/runtime/warmup",),
+    "runtime/gaudi_runtime/report": ("tests/unit/runtime/report",),
+    "runtime/gaudi_runtime/process": ("tests/unit/runtime/process",),
+    "runtime/gaudi_runtime/serve.py": SERVE,
 }
 """The modules whose faults would hurt users most, each with the tests that should notice a change."""
 
@@ -95,11 +108,13 @@ def main() -> int:
     if not paths:
         sys.exit(f"MODULES names a part of the path of one of: {', '.join(TARGETS)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    found = [mutant for path, _ in paths for mutant in mutants(path)]
+    every, offset = int(os.environ.get("EVERY", "1")), int(os.environ.get("OFFSET", "0"))
+    by_file = [list(mutants(path)) for path, _ in paths]
+    found = [mutant for each in by_file for mutant in each]
     excuses = read_excuses()
     if unmatched := list(unmatched_excuses(excuses, {name(path) for path, _ in paths}, found)):
         sys.exit("\n".join(unmatched))
-    found = found[int(os.environ.get("OFFSET", "0")) :: int(os.environ.get("EVERY", "1"))]
+    found = [mutant for each in by_file for mutant in each[offset::every]]
     if os.environ.get("ALIVE"):
         lived = {tuple(each) for each in json.loads((FOLDER / "alive.json").read_text())}
         functions = {each[:2] for each in lived}
@@ -112,6 +127,8 @@ def main() -> int:
         ours = {path for path, each in paths if each == tests}
         try_mutants(tests, [mutant for mutant in found if mutant.path in ours], count, fresh=not some)
     write(count)
+    if not named and not os.environ.get("ALIVE"):
+        write_figures(count, {path for path, _ in paths}, every, offset)
     return report(count)
 
 
@@ -193,6 +210,20 @@ def write(count: Count) -> None:
         f"- {name(mutant.path)} {mutant.function}: `{mutant.change[1]}`: {why}\n" for mutant, why in count.excused
     ]
     (FOLDER / "survivors.md").write_text("\n".join(parts))
+
+
+def write_figures(count: Count, selected: Set[Path], every: int, offset: int) -> None:
+    """Write the rows of all targets whose files were all tried, and keep the rows of other targets."""
+    rows = dict(line[2:].split(" | ", 1) for line in FIGURES.read_text().splitlines() if line.startswith("| "))
+    files: dict[str, set[Path]] = {target: {path for path, _ in select_modules([target])} for target in TARGETS}
+    for target in [target for target in TARGETS if files[target] <= selected]:
+        counter = sum((count.verdicts[path] for path in files[target]), Counter[str]())
+        tried, killed, timed_out, excused, alive, percentage = figures(counter)
+        noticed = int(killed) + int(timed_out)
+        rows[target] = f"{tried} | {noticed} | {excused} | {alive} | {percentage} | {every} | {offset} |"
+    title, _, _ = FIGURES.read_text().partition("| ")
+    kept = ["target", "---", *(target for target in TARGETS if target in rows)]
+    FIGURES.write_text(title + "".join(f"| {name} | {rows[name]}\n" for name in kept))
 
 
 def report(count: Count) -> int:

@@ -174,7 +174,7 @@ class MutantRunner:
                 mutant = waiting.pop()
                 if tests := self._tests(mutant):
                     read, pid = self._fork(lambda write, mutant=mutant, tests=tests: self._try(mutant, tests, write))
-                    running[read] = Fork(mutant, pid, time.monotonic() + 60 + 20 * self._estimate(tests))
+                    running[read] = Fork(mutant, pid, time.monotonic() + 30 + 20 * self._estimate(tests))
                 else:
                     self.record(mutant, Verdict.UNREACHED)
             for read in select.select(list(running), [], [], 1)[0]:
