@@ -61,7 +61,7 @@ TARGETS = {
     "runtime/gaudi_runtime/engine_protocol/messages.py": GROUP,
     "runtime/gaudi_runtime/http/openai_api": ("tests/unit/runtime/http/openai_api",),
     "runtime/gaudi_runtime/engines/vllm": ("tests/unit/runtime/engines/vllm",),
-    "runtime/gaudi_runtime/warmup": ("tests/unit/runtime/warmup",),
+    "runtime/gaudi_runtime/warmup": ("tests/unit/runtime/warmup", "tests/unit/runtime/engines/vllm/workers"),
     "runtime/gaudi_runtime/report": ("tests/unit/runtime/report",),
     "runtime/gaudi_runtime/process": ("tests/unit/runtime/process",),
     "runtime/gaudi_runtime/serve.py": SERVE,

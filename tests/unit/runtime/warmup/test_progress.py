@@ -4,7 +4,15 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket, VisionBucket
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    RecipeOutcome,
+    SharedRecipesReport,
+    SkippedBucket,
+    SkippedVisionBucket,
+    VisionBucket,
+    VisionProgress,
+)
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import GIB
@@ -60,6 +68,33 @@ async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: 
         progress.publish_skipped([SkippedBucket(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
     report = board.report()
     assert (len(report.skipped), report.skipped_total) == (named, left_out)
+
+
+@pytest.mark.parametrize(("copied", "saved"), [(2.0, 8.0), (20.0, 0.0)])
+async def test_saved_seconds_are_a_sum_minus_the_copy(copied: float, saved: float) -> None:
+    board = ReportBoard("0" * 64)
+    board.update(shared_recipes=SharedRecipesReport(outcome=RecipeOutcome.HIT, seconds=copied))
+    buckets = (Bucket(1, 128, 0), Bucket(1, 256, 0))
+    progress = Progress(board, BucketPlan(buckets, ()), captures=True)
+    for bucket in buckets:
+        progress.publish_warm(PROMPT, bucket, None, saved_seconds=5.0)
+    assert board.report().recipe_seconds_saved == saved
+
+
+async def test_report_counts_the_runs_of_the_vision_tower() -> None:
+    board, buckets = ReportBoard("0" * 64), [VisionBucket("image", size, size, 1) for size in (224, 448, 896)]
+    progress = Progress(board, BucketPlan((), ()), captures=True)
+    progress.publish_vision_plan(buckets)
+    for position, bucket in enumerate(buckets[:2], 1):
+        progress.publish_vision_running(bucket, position, GIB)
+        vision = board.report().vision
+        assert vision is not None
+        assert vision.current == bucket
+        progress.publish_vision_warm(1000)
+    progress.publish_vision_skipped(buckets[2:], "memory")
+    assert board.report().vision == VisionProgress(
+        planned=3, warmed=2, device_bytes=2000, skipped=(SkippedVisionBucket(bucket=buckets[2], reason="memory"),)
+    )
 
 
 def test_run_of_the_vision_tower_names_size_and_items() -> None:
