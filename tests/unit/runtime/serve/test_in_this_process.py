@@ -155,6 +155,10 @@ class OwnApplication(SimEngine):
         Gauge("vllm:num_requests_waiting", "Waiting requests", registry=registry).set(7)
         return (registry,)  # type: ignore[return-value]
 
+    def max_pixels(self) -> int:
+        """Take no images."""
+        return 0
+
     async def wait_until_lost(self) -> EngineLost:
         """Wait for the test."""
         await self.lost.wait()
