@@ -116,7 +116,10 @@ async def test_object_that_reaches_others_cannot_be_created(api: KubeApi, new_op
 
 
 async def test_external_address_of_a_user_blocks_no_write(api: KubeApi, new_operator: NewOperator) -> None:
-    service = owned(SERVICE)
+    service, resource = owned(SERVICE), await api.create(gaudi_inference("tiny"))
+    # The owner must exist. Otherwise the garbage collector of the cluster deletes the Service during the test.
+    owner = {**missing_owner(), "uid": resource["metadata"]["uid"]}
+    service = {**service, "metadata": {**service["metadata"], "ownerReferences": [owner]}}
     assert await refusal(api, "POST", service, service) is None
     await api.create({**service, "spec": {**service["spec"], "externalIPs": ["10.1.1.1"]}})
     other_addresses = {"spec": {"externalIPs": ["10.1.1.2"]}}
