@@ -43,7 +43,7 @@ def open_gate(selection: SelectedCluster, pod: PodName) -> None:
     except ValidationError as error:
         raise CommandError(f"the answer of pod {pod} is not a report of its warm-up") from error
     # Read the pod again. If its container has restarted since the first read, the report may be from either container.
-    fetched = PodReport(container_id(manifest), now, report)
+    fetched = PodReport(container_id(manifest, now), now, report)
     gate = gate_to_open(cluster.read_pod(name, pod), fetched, resource, now)
     if gate is None:
         typer.echo(f"The gate of pod/{pod} is already open")
@@ -52,9 +52,9 @@ def open_gate(selection: SelectedCluster, pod: PodName) -> None:
     typer.echo(f"pod/{pod} gate opened: {gate.message}")
 
 
-def container_id(pod: Manifest) -> str:
+def container_id(pod: Manifest, now: datetime) -> str:
     """Return the ID of a pod's runtime container, or an empty text if the container has not started."""
-    (view,) = read_pods(Observed({}, pods=(pod,)))
+    (view,) = read_pods(Observed({}, pods=(pod,), now=now))
     return view.container.id if view.container else ""
 
 

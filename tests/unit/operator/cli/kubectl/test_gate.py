@@ -81,5 +81,13 @@ def test_refusal_says_why_the_gate_stays_closed(
     assert words in str(refused.value)
 
 
-def test_container_that_has_not_started_has_no_id() -> None:
-    assert (container_id(pod(container=None)), container_id(pod())) == ("", "c1")
+@pytest.mark.parametrize(
+    ("manifest", "container"),
+    [
+        (pod(container=None), ""),
+        (pod(), "c1"),
+        (pod(conditions=(gate_condition(False, "Closed."),)), "c1"),
+    ],
+)
+def test_container_is_read_with_and_without_an_earlier_gate(manifest: Object, container: str) -> None:
+    assert container_id(manifest, NOW) == container
