@@ -116,6 +116,7 @@ def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "many deep types", {"anyOf": [_nested({"type": any_type}, MOST_LEVELS - 6) for _ in range(7)]}
     yield "many ranges", {"anyOf": [{"type": "integer", "minimum": -(10**17), "maximum": 10**17}] * 900}
     yield "many properties", {"properties": {f"k{at}": {} for at in range(99)}, "type": "object", "maxProperties": 900}
+    yield "repeated groups", {"anyOf": [{"type": "string", "pattern": f"^{at}(abcdefg){{1,128}}$"} for at in range(70)]}
     yield "a repeated group", {"type": "string", "pattern": "(abcdefgh){1,1200}"}
     yield "a longer repeat", {"type": "string", "pattern": "a{1,10000}"}
     yield "nested groups", {"type": "string", "pattern": "(" * 60_000 + "a" + ")" * 60_000}

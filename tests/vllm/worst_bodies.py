@@ -58,7 +58,7 @@ _POOLING = {"is_cross_encoder": True, "hf_config": SimpleNamespace(num_labels=1)
 
 
 async def _answer(**given: Any) -> dict[str, Any]:
-    """Build the grammar of the request as the engine's check does, in a thread."""
+    """Check the grammar of the request in a thread, and compile its schema, as the engine does."""
     for request in given.values():
         if (extract := getattr(request, "extract_structured_outputs", None)) and (grammar := extract()):
             from vllm.sampling_params import SamplingParams  # after import_server
@@ -69,7 +69,18 @@ async def _answer(**given: Any) -> dict[str, Any]:
                 await asyncio.to_thread(check, config, config, config)
             except ValueError as error:
                 raise HTTPException(400) from error
+            if grammar.json:
+                await asyncio.to_thread(compile_schema, grammar.json)
     return {}
+
+
+def compile_schema(schema: str | dict[str, Any]) -> None:
+    """Compile a schema with xgrammar's cache, as vLLM does. A schema may compile only without the cache."""
+    import xgrammar
+
+    tokens = xgrammar.TokenizerInfo([chr(code) for code in range(256)], stop_token_ids=[0])
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    xgrammar.GrammarCompiler(tokens, max_threads=8, cache_enabled=True).compile_json_schema(text)
 
 
 def fields(annotation: Any) -> set[str]:

@@ -18,6 +18,8 @@ MOST_STATES = 100_000
 """The most states that repeats may need, as `_count_states` estimates them."""
 MOST_GROUPS = 2000
 """The most groups of an expression: xgrammar overflows the stack, and ends the process, above 15,000 nested groups."""
+MOST_PATTERN_REPEATS = 128
+"""The most repeats in a pattern of a schema. With its cache on, as in vLLM, xgrammar 0.2.8 cannot compile more."""
 SOURCES = ("json", "regex", "choice", "grammar", "structural_tag", "whitespace_pattern")
 """The fields of vLLM's StructuredOutputsParams that have the source of a grammar."""
 REPEAT = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
@@ -47,6 +49,11 @@ def why_too_large(source: Any) -> str | None:
         return too_deep
     if any(text.count("(") > MOST_GROUPS for _, value in values for text in _patterns(value)):
         return f"has an expression with more than {MOST_GROUPS} groups. Use fewer."
+    if any(_largest_repeat(text) > MOST_PATTERN_REPEATS for _, value in values for text in _schema_patterns(value)):
+        return (
+            f"repeats a part of a pattern more than {MOST_PATTERN_REPEATS} times. Use minLength and maxLength, or "
+            f"repeats of at most {MOST_PATTERN_REPEATS}, for example a{{1,128}}a{{0,72}} instead of a{{1,200}}."
+        )
     length = len(source if isinstance(source, str) else json.dumps(source))
     if length > MOST_CHARACTERS or length * levels > MOST_NESTED_CHARACTERS:
         return (
@@ -85,8 +92,12 @@ def _count_states(schema: dict[str, Any]) -> float:
 
 def _patterns(source: Any) -> list[str]:
     """Return the regular expressions of one schema, or the text of a source that is not JSON."""
+    return [source] if isinstance(source, str) else _schema_patterns(source)
+
+
+def _schema_patterns(source: Any) -> list[str]:
     if not isinstance(source, dict):
-        return [source] if isinstance(source, str) else []
+        return []
     names = source.get("patternProperties")
     texts = [source.get("pattern"), *(names if isinstance(names, dict) else ())]
     return [text for text in texts if isinstance(text, str)]
@@ -98,6 +109,10 @@ def _count_pattern_states(pattern: str) -> float:
     repeats = sorted(max(_number(float(number)) for number in match if number) for match in REPEAT.findall(pattern))
     count = prod(repeats[-2:]) if "){" in pattern and len(repeats) > 1 else 0
     return float((len(pattern) * (sum(repeats) + count)) ** 2 / 5000)
+
+
+def _largest_repeat(pattern: str) -> float:
+    return max((_number(float(number)) for match in REPEAT.findall(pattern) for number in match if number), default=0)
 
 
 def _number(value: Any) -> float:
