@@ -44,7 +44,7 @@ class AsyncWrapper:
     errored = False
 
     def __init__(self, engine: Any) -> None:
-        self.engine = engine
+        self.engine, self.model_config = engine, engine.model_config
 
     async def collective_rpc(self, method: str, args: Any) -> list[Any]:
         """Call a method of all workers."""

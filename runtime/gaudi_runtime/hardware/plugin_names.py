@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     BATCH,
+    CORRECTED_BATCH,
     DEFRAGMENTER,
     DRAFTS,
     HPU_GRAPHS,
@@ -33,7 +34,7 @@ USED = {
     "HpuModelAdapter": TOWER,
     "HPUBucketingManager": (*MANAGER, *SEEDS),
     "HPUVisionBucketManager": VISION_BUCKETS,
-    "InputBatch": BATCH,
+    "InputBatch": (*BATCH, *CORRECTED_BATCH),
     "OnlineDefragmenter": DEFRAGMENTER,
 }
 """The names that this runtime uses, by class of the plugin."""

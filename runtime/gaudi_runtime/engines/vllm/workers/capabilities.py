@@ -121,6 +121,33 @@ GUIDED = (
     ),
     PluginName("use_structured_output", loss=_GUIDED_COLD),
 )
+_WRONG_SAMPLES = (
+    "known faults of the plugin are not corrected: answers may be wrong after preemption with prefix caching, with "
+    "penalties, and with structured outputs"
+)
+# Names that the corrections use.
+CORRECTED = (
+    PluginName("_prepare_sampling", ("batch_changed", "request_ids", "pad_to", "logits_reqs"), loss=_WRONG_SAMPLES),
+    PluginName("requests", loss=_WRONG_SAMPLES),
+    PluginName("input_batch", loss=_WRONG_SAMPLES),
+)
+CORRECTED_BATCH = (
+    *(
+        PluginName(name, loss=_WRONG_SAMPLES)
+        for name in (
+            "no_penalties",
+            "num_computed_tokens_cpu",
+            "num_prompt_tokens",
+            "prev_sampled_token_ids",
+            "prev_req_id_to_index",
+            "presence_penalties_reqs",
+            "frequency_penalties_reqs",
+            "repetition_penalties_reqs",
+            "req_id_to_index",
+        )
+    ),
+    PluginName("add_request", ("request", "req_index"), loss=_WRONG_SAMPLES),
+)
 SETUP = (PluginName("enable_bucketing"), PluginName("use_hpu_graph"))
 RUNNER = (
     PluginName("bucketing_manager"),
@@ -143,6 +170,7 @@ RUNNER = (
     PluginName("attn_block_size", loss=_PLAIN),
     *(PluginName(name, loss=_PLAIN) for name in UNBOUNDED),
     *GUIDED,
+    *CORRECTED,
 )
 MARGIN = (PluginName("mem_margin"),)
 HPU_GRAPHS = (PluginName("_use_graphs", ("attn_metadata", "batch_size")),)
@@ -248,6 +276,9 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
         *find_degradations(runner, (*runner_names(mode), *PIECES)),
         *find_degradations(runner.bucketing_manager, MANAGER),
     ]
+    degradations += (
+        [] if find_degradations(runner, CORRECTED) else find_degradations(runner.input_batch, CORRECTED_BATCH)
+    )
     refuse_pooling(runner)
     _check_speculation(runner)
     _check_memory_divided(runner, mode)

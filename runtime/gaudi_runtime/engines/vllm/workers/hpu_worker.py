@@ -11,6 +11,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import ErrorNote
 from gaudi_runtime.engines.vllm.start_errors import record_errors
 from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, find_degradations, open_bridge
+from gaudi_runtime.engines.vllm.workers.corrections import correct_plugin
 from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
@@ -62,6 +63,7 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         # Use the plugin's setting. Release 0.26.0 does not have the setting, so the default is False.
         run_vision = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner = self.model_runner
+        correct_plugin(runner)
         verbs = HpuVerbs(runner, open_bridge(), mode, settings.fail_on_cold_shapes, leave_note, run_vision)
         if not find_degradations(runner, GUIDED):
             GuidedSampling(runner)

@@ -145,11 +145,23 @@ def plugin(
         "use_contiguous_pa": False,
         "use_structured_output": False,
     }
+    batch = generate("InputBatch", missing_in("InputBatch"), condense=lambda self, indices: None)()
+    _fill(batch, missing_in("InputBatch"), **{name: {} for name in CONTRACT["InputBatch"]["attributes"]})
     sizes = generate("HPUVisionBucketManager", missing_in("HPUVisionBucketManager"), greedy_plan=_divided)()
+    sampled = {"requests": {}, "input_batch": batch}
     seen = {"multimodal_buckets": images, "is_batch_based": True}
     _fill(sizes, missing_in("HPUVisionBucketManager"), **seen)
     sees = {"model": SimpleNamespace(vision_bucket_manager=sizes, embed_multimodal=partial(_embed, card, sizes))}
-    _fill(runner, missing_in("HPUModelRunner"), **settings, **models, **state, **cache, **sees)
+    _fill(
+        runner,
+        missing_in("HPUModelRunner"),
+        **settings,
+        **models,
+        **state,
+        **cache,
+        **sees,
+        **sampled,
+    )
     return runner
 
 

@@ -7,6 +7,7 @@ import pytest
 from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.workers.capabilities import (
+    CORRECTED_BATCH,
     DEFRAGMENTER,
     DRAFTS,
     HPU_GRAPHS,
@@ -31,6 +32,7 @@ from tests.unit.runtime.engines.vllm.workers.stand_in import CONTRACT, bridge, p
 OWNERS = {
     "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PREPARED),
     "HPUBucketingManager": MANAGER,
+    "InputBatch": CORRECTED_BATCH,
     "OnlineDefragmenter": DEFRAGMENTER,
 }
 USED = [(owner, name) for owner, names in OWNERS.items() for name in names]
