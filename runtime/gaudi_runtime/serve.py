@@ -282,8 +282,15 @@ async def _application(
     async with engine.application() as app:
         # Do not pass the counters to tracing. The counts of vLLM's workers arrive a moment later, so they cannot be
         # attributed to requests.
-        guard = partial(add_guard, add_tracing=traces.wrap_app, max_pixels=engine.max_pixels())
-        yield guard(app, config, metrics, lambda: signals.closing)
+        yield add_guard(
+            app,
+            config,
+            metrics,
+            lambda: signals.closing,
+            traces.wrap_app,
+            engine.max_pixels(),
+            engine.ignored_fields(),
+        )
 
 
 async def _close_engine(engine: Engine) -> None:

@@ -228,6 +228,9 @@ class ServingEngine(Protocol):
     def max_pixels(self) -> int:
         """Return the most pixels that the images of one request may have; 0 if the model takes no images."""
 
+    def ignored_fields(self) -> Mapping[str, object]:
+        """Return the fields of requests that the engine does not apply, each with the value that changes nothing."""
+
 
 @runtime_checkable
 class CanBeLost(Protocol):

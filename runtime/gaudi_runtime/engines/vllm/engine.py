@@ -25,6 +25,7 @@ from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progr
 from gaudi_runtime.engine_protocol.group import OtherPods
 from gaudi_runtime.engines.host_cpu import thread_count
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
+from gaudi_runtime.engines.vllm.ignored_fields import IGNORED, ignored_default_notes
 from gaudi_runtime.engines.vllm.memory import CpuBudget
 from gaudi_runtime.engines.vllm.processes import VllmProcesses
 from gaudi_runtime.engines.vllm.ranks import (
@@ -123,6 +124,7 @@ class VllmEngine(VllmProcesses):
             *combine_degradations(descriptions),
             *_block_size_notes(blocks, self._config),
             *_cache_size_notes(blocks, largest_value(profiles, "kv_blocks")),
+            *ignored_default_notes(self._engine.model_config, self.ignored_fields()),
         )
 
     def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
@@ -235,6 +237,10 @@ class VllmEngine(VllmProcesses):
     def max_pixels(self) -> int:
         """Return the most pixels of the images of one request; 0 if the model takes no images or has no limit."""
         return pixel_limit() if self._engine.model_config.is_multimodal_model else 0
+
+    def ignored_fields(self) -> Mapping[str, object]:
+        """Return the fields of requests that vLLM's plugin does not apply; empty on a CPU."""
+        return {} if self._config.engine.device == "cpu" else IGNORED
 
     async def wait_until_lost(self) -> EngineLost:
         """Wait until vLLM can no longer serve, and return the reason."""

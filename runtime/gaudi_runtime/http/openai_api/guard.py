@@ -5,7 +5,8 @@ A request passes these checks in order: the key (api_key.py), the path (paths.py
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -96,10 +97,11 @@ def add_guard(
     is_closing: Callable[[], bool],
     add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     max_pixels: int = 0,
+    ignored_fields: Mapping[str, object] = MappingProxyType({}),
 ) -> ASGIApp:
     """Return `app` behind the guard of the model port. `add_tracing` adds traces to an application.
 
-    `max_pixels` limits the images of a request; 0 for a model without images.
+    `max_pixels` limits the images of a request; 0 for a model without images. `ignored_fields` are refused.
     """
     body_app = BodyMiddleware(
         app,
@@ -107,6 +109,7 @@ def add_guard(
         metrics.track_request,
         media_options=bool(config.serving.allow_media_options),
         max_pixels=max_pixels,
+        ignored_fields=ignored_fields,
     )
     guarded_app = AllowedPaths(body_app)
     # Tracing comes after the key check, so that a client without a key causes no traces. Requests that the queue or the

@@ -155,6 +155,10 @@ class OwnApplication(SimEngine):
         Gauge("vllm:num_requests_waiting", "Waiting requests", registry=registry).set(7)
         return (registry,)  # type: ignore[return-value]
 
+    def ignored_fields(self) -> dict[str, object]:
+        """Ignore min_p."""
+        return {"min_p": 0}
+
     def max_pixels(self) -> int:
         """Take no images."""
         return 0
@@ -173,6 +177,9 @@ async def test_engine_with_its_own_application_is_served_until_lost(
     async with running(tmp_path, monkeypatch, sim_config()) as runtime:
         await runtime.follow(Phase.SERVING)
         assert (await runtime.model.get("/version")).text == "of the engine"
+        refusal = await runtime.model.post("/v1/completions", json={"prompt": "a", "min_p": 0.1})
+        assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "min_p")
+        assert (await runtime.model.post("/v1/completions", json={"prompt": "a"})).text == "of the engine"
         assert "vllm:num_requests_waiting 7.0" in (await runtime.status.get("/metrics")).text
         OwnApplication.lost.set()
         report = (await runtime.follow(Phase.FAILED))[-1]

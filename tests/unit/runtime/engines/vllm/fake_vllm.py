@@ -24,7 +24,7 @@ class FakeVllm:
 
     def __init__(self, reply: Reply, *others: Reply) -> None:
         self.errored = False
-        self.model_config = SimpleNamespace(is_multimodal_model=False)
+        self.model_config = SimpleNamespace(is_multimodal_model=False, get_diff_sampling_param=dict)
         self.engine_core = FakeClient((reply, *others))
         self.calls: list[tuple[str, list[Any]]] = []
         self.asked = asyncio.Event()

@@ -96,6 +96,19 @@ def test_options_of_media_are_refused_in_requests(path: str, name: str) -> None:
     check_body(path, json.dumps(document).encode(), media_options=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "neutral", "value"), [("min_p", 0, 0.1), ("logit_bias", {}, {"1": 1}), ("k", None, 0)]
+)
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
+def test_fields_that_the_engine_ignores_are_refused(path: str, name: str, neutral: object, value: object) -> None:
+    ignored = {name: neutral}
+    with pytest.raises(InvalidRequest, match=rf"^This server cannot apply {name}: .* Remove {name}\.$") as error:
+        check_body(path, json.dumps({name: value}).encode(), ignored_fields=ignored)
+    assert error.value.param == name
+    for accepted in ({name: neutral}, {name: None}, {}):
+        check_body(path, json.dumps(accepted).encode(), ignored_fields=ignored)
+
+
 def test_body_that_is_nested_too_deeply_is_refused() -> None:
     # The body must be refused before the application parses it. The application's parser has a deeper stack, so it
     # could exceed the recursion limit.
