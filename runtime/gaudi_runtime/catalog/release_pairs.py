@@ -26,7 +26,8 @@ MEANING = {
 class ReleasePair:
     """A release of vLLM, the matching release of its Gaudi plugin, and the software that both are built on.
 
-    `tiles_queries` is True if the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE.
+    `tiles_queries` is True if the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE. `caches_states` is True if prefix caching
+    works for gated delta networks (PR 1827 of the plugin).
     """
 
     vllm: str
@@ -35,6 +36,7 @@ class ReleasePair:
     torch: str
     proof: Verification
     tiles_queries: bool
+    caches_states: bool
 
     @property
     def image(self) -> str:
@@ -56,6 +58,7 @@ PAIRS = (
         torch="2.11.0",
         proof=Verification.EMULATED,
         tiles_queries=False,
+        caches_states=False,
     ),
     ReleasePair(
         vllm="0.30.0",
@@ -64,6 +67,7 @@ PAIRS = (
         torch="2.13.0",
         proof=Verification.UNTESTED,
         tiles_queries=True,
+        caches_states=True,
     ),
 )
 """The first one is the default; the last one is the newest."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import Card, assume_rates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
+from gaudi_runtime.catalog.layer_types import LayerKinds, wrong_answer_settings
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
 from gaudi_runtime.catalog.models.shape import Attention, ModelShape
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, QuantizationMethod
@@ -41,7 +42,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         decode=phases.get(BucketPhase.DECODE),
         warmup_seconds=_warmup_seconds(inputs, phases),
         captures_graphs=inputs.captures,
-        problems=(*problems, *_memory_problems(inputs, memory), *plan_problems),
+        problems=(*problems, *_memory_problems(inputs, memory), *plan_problems, *_layer_problems(inputs, shape)),
         notes=(*_notes(inputs, shape, card, blocks), *_time_budget_notes(inputs, plan, int(blocks.value))),
     )
 
@@ -127,6 +128,15 @@ def _memory_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> I
             f"a sequence of maxModelLen = {inputs.limits.max_model_len} tokens needs {inputs.blocks_per_sequence} KV "
             f"blocks, but only about {int(memory.kv_blocks.value)} fit",
         )
+
+
+def _layer_problems(inputs: ForecastInputs, shape: ModelShape | None) -> Iterator[Problem]:
+    """Yield a problem for each setting with which vLLM's plugin gives wrong answers for the layers of the model."""
+    attentions = [layer.attention for layer in shape.layers] if shape else []
+    windows = {isinstance(attention, Attention) and bool(attention.sliding_window) for attention in attentions}
+    kinds = LayerKinds(mixes_windows=len(windows) > 1)
+    for sentence in wrong_answer_settings(kinds, inputs.limits, caches_states=True):
+        yield Problem(Reason.WRONG_ANSWERS, sentence.rstrip("."))
 
 
 UNMEASURED = (

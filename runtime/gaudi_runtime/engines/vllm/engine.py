@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
+from gaudi_runtime.catalog.layer_types import wrong_answer_settings
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
@@ -26,6 +27,7 @@ from gaudi_runtime.engine_protocol.group import OtherPods
 from gaudi_runtime.engines.host_cpu import thread_count
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.ignored_fields import IGNORED, ignored_default_notes
+from gaudi_runtime.engines.vllm.layer_kinds import read_layer_kinds
 from gaudi_runtime.engines.vllm.memory import CpuBudget
 from gaudi_runtime.engines.vllm.processes import VllmProcesses
 from gaudi_runtime.engines.vllm.ranks import (
@@ -95,6 +97,8 @@ class VllmEngine(VllmProcesses):
             # vLLM divides the cores between its workers only if the workers run in their own processes. Otherwise set
             # the number of threads here.
             os.environ.setdefault("OMP_NUM_THREADS", str(thread_count(self._memory.weight_bytes(), usable_cores())))
+        if self._config.engine.device != "cpu":
+            self._refuse_wrong_answers()
         other_pods = self._other_pods
         leader = other_pods.start(progress) if other_pods else None
         check = other_pods.raise_if_failed if other_pods else lambda: None
@@ -109,6 +113,13 @@ class VllmEngine(VllmProcesses):
             # The caller does not close an engine that failed to load, so end vLLM's processes here.
             self._end_processes()
             raise
+
+    def _refuse_wrong_answers(self) -> None:
+        """Raise ConfigError if the plugin gives wrong answers for this model with these settings."""
+        kinds = read_layer_kinds(self._config.model.path)
+        reasons = wrong_answer_settings(kinds, self._config.limits, caches_states=self._caches_states)
+        if sentences := " ".join(reasons):
+            raise ConfigError(sentences)
 
     def _inspect_workers(self) -> None:
         descriptions = self._call_ranks("describe")

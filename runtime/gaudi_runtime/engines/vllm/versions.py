@@ -74,6 +74,11 @@ class InstalledReleases:
         """Whether the plugin can divide the queries of prompts. Unsupported releases are assumed to do this."""
         return self.pair is None or self.pair.tiles_queries
 
+    @property
+    def caches_states(self) -> bool:
+        """Whether prefix caching works for gated delta networks. Unsupported releases are assumed to do this."""
+        return self.pair is None or self.pair.caches_states
+
     def describe_support(self) -> str | None:
         """Return a sentence about the installed releases and how they were tested; None on a CPU."""
         if not self.uses_cards:

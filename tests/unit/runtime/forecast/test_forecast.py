@@ -167,6 +167,14 @@ def test_window_layers_are_counted_in_full_with_a_note() -> None:
     assert any("use a sliding window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
 
 
+def test_windows_in_some_layers_are_a_problem_with_contiguous_blocks() -> None:
+    gemma = shape_of("google/gemma-2-9b")
+    for contiguous in (True, False):
+        limits = LOGGED.limits.model_copy(update={"contiguous_paged_attention": contiguous})
+        found = reasons(forecast(replace(LOGGED, limits=limits), gemma, GAUDI2))
+        assert (Reason.WRONG_ANSWERS in found) is contiguous
+
+
 def test_note_names_the_ignored_vision_warm_up() -> None:
     left_out = "The workspace does not include the memory for images"
     assert any(left_out in note for note in forecast(LOGGED, shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).notes)

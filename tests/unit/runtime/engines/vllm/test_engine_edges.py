@@ -1,6 +1,7 @@
 """The engine at its edges: its load, its deadlines, the other pods, wrong files and its end."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -51,6 +52,16 @@ def gauges(*values: tuple[float, float]) -> Iterator[None]:
     finally:
         for gauge in registered:
             REGISTRY.unregister(gauge)
+
+
+async def test_model_with_wrong_answers_is_refused_before_vllm_starts(tmp_path: Path) -> None:
+    layers = {"layer_types": ["sliding_attention", "full_attention"], "num_hidden_layers": 2, "sliding_window": 512}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3_text", **layers}))
+    config = two_cards()
+    model = config.model.model_copy(update={"path": str(tmp_path)})
+    engine = VllmEngine(config.model_copy(update={"model": model}), asyncio.get_running_loop())
+    with pytest.raises(ConfigError, match="contiguousPagedAttention to false"):
+        engine.load(lambda: None)
 
 
 async def test_load_is_the_sum_over_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:

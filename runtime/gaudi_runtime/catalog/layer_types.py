@@ -1,0 +1,47 @@
+"""Kinds of layers for which vLLM's plugin gives wrong answers under some settings (docs/internals/vllm.md)."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from gaudi_runtime.contract.bucketing import Limits
+
+RECURRENT = frozenset({"linear_attention", "gdn_attention"})
+RELABELED = "granitemoehybrid"
+"""The model type whose Mamba layers transformers also calls linear attention."""
+
+
+@dataclass(frozen=True)
+class LayerKinds:
+    """The kinds of layers of a model that need other settings.
+
+    `mixes_windows`: only some layers have a sliding window. `has_gated_delta_nets`: some layers keep a recurrent state.
+    """
+
+    mixes_windows: bool = False
+    has_gated_delta_nets: bool = False
+
+
+def find_layer_kinds(model_type: str, layer_types: Collection[str], sliding_window: int | None) -> LayerKinds:
+    """Return the kinds of layers by the fields of the model's config in transformers, as the plugin finds them."""
+    kinds = frozenset(layer_types)
+    return LayerKinds(
+        mixes_windows=bool(sliding_window) and len(kinds) > 1,
+        has_gated_delta_nets=bool(kinds & RECURRENT) and model_type != RELABELED,
+    )
+
+
+def wrong_answer_settings(kinds: LayerKinds, limits: Limits, *, caches_states: bool) -> Iterator[str]:
+    """Yield a sentence for each setting with which the plugin gives wrong answers for these layers.
+
+    `caches_states` is True for a plugin release that supports prefix caching for gated delta networks.
+    """
+    if kinds.mixes_windows and limits.contiguous_paged_attention:
+        yield (
+            "Some layers of this model have a sliding window, and with contiguous paged attention vllm-gaudi gives "
+            "wrong answers for such models. Set spec.engine.contiguousPagedAttention to false."
+        )
+    if kinds.has_gated_delta_nets and limits.prefix_caching and not caches_states:
+        yield (
+            "This model has gated delta networks, and with prefix caching vllm-gaudi below 0.30 gives wrong answers "
+            "for such models. Set spec.engine.prefixCaching to false."
+        )

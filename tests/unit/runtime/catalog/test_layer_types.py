@@ -1,0 +1,45 @@
+"""Models for which vLLM's plugin gives wrong answers under some settings."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.catalog.layer_types import LayerKinds, find_layer_kinds, wrong_answer_settings
+from gaudi_runtime.contract.bucketing import Limits
+
+LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, block_size=128)
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+
+
+def reasons(kinds: LayerKinds, *, caches_states: bool = False, **limits: Any) -> list[str]:
+    return list(wrong_answer_settings(kinds, LIMITS.model_copy(update=limits), caches_states=caches_states))
+
+
+@pytest.mark.parametrize(
+    ("types", "window", "mixed"),
+    [((SLIDING, FULL), 512, True), ((SLIDING, SLIDING), 512, False), ((FULL, LINEAR), None, False), ((), 512, False)],
+)
+def test_windows_in_some_layers_are_found(types: tuple[str, ...], window: int | None, mixed: bool) -> None:
+    assert find_layer_kinds("gemma3_text", types, window).mixes_windows is mixed
+
+
+@pytest.mark.parametrize(
+    ("model_type", "types", "found"),
+    [("qwen3_next", (LINEAR, FULL), True), ("granitemoehybrid", (LINEAR, FULL), False), ("llama", (FULL,), False)],
+)
+def test_gated_delta_networks_are_found(model_type: str, types: tuple[str, ...], found: bool) -> None:
+    assert find_layer_kinds(model_type, types, None).has_gated_delta_nets is found
+
+
+def test_mixed_windows_require_scattered_blocks() -> None:
+    kinds = LayerKinds(mixes_windows=True)
+    (sentence,) = reasons(kinds, contiguous_paged_attention=True)
+    assert sentence.endswith("Set spec.engine.contiguousPagedAttention to false.")
+    assert reasons(kinds, contiguous_paged_attention=False) == []
+
+
+def test_gated_delta_networks_require_no_prefix_caching_below_release_0_30() -> None:
+    kinds = LayerKinds(has_gated_delta_nets=True)
+    (sentence,) = reasons(kinds, prefix_caching=True)
+    assert sentence.endswith("Set spec.engine.prefixCaching to false.")
+    assert reasons(kinds, prefix_caching=False) == reasons(kinds, prefix_caching=True, caches_states=True) == []
