@@ -62,10 +62,15 @@ def serve(run: Run) -> Facts:
     run.llm.reset_prefix_cache()
     preempted, rows = run.answer(PREEMPTED, TOKENS), sorted(SAMPLED)
     penalized = run.answer([PENALIZED], 64, presence_penalty=PRESENCE)
-    return {"preempted": preempted, "rows": rows, "penalized": penalized[0], "beside": beside_guided_requests(run)}
+    return {
+        "preempted": preempted,
+        "rows": rows,
+        "penalized": penalized[0],
+        "greedy": answer_next_to_guided_requests(run),
+    }
 
 
-def beside_guided_requests(run: Run) -> list[int]:
+def answer_next_to_guided_requests(run: Run) -> list[int]:
     """Return the tokens of a greedy request that decodes while random requests with a grammar arrive."""
     from vllm.inputs import TokensPrompt
     from vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -135,5 +140,5 @@ def test_penalties_count_all_tokens_of_the_answer(
 
 
 @pytest.mark.parametrize(("corrections", "wrong"), [("off", True), ("on", False)])
-def test_greedy_request_keeps_its_temperature_beside_guided_ones(facts: Facts, corrections: str, wrong: bool) -> None:
-    assert (facts[corrections]["beside"] != facts["expected"]) is wrong
+def test_greedy_request_keeps_its_temperature_next_to_guided_ones(facts: Facts, corrections: str, wrong: bool) -> None:
+    assert (facts[corrections]["greedy"] != facts["expected"]) is wrong
