@@ -172,6 +172,16 @@ def test_adapter_is_served_as_a_separate_model_name(openai: OpenAI) -> None:
     assert texts[ADAPTER] != texts[MODEL]
 
 
+def test_seeded_requests_with_split_prompts_have_equal_answers(openai: OpenAI) -> None:
+    """The prompt has three chunks. vLLM rewinds the generator of the request after the first two chunks."""
+    prompt = [3 + at % 250 for at in range(300)]
+    answers = {
+        openai.completions.create(model=MODEL, prompt=prompt, max_tokens=8, temperature=1, seed=7).choices[0].text
+        for _ in range(3)
+    }
+    assert len(answers) == 1
+
+
 def test_prompt_above_the_limit_is_refused_with_a_message(openai: OpenAI) -> None:
     with pytest.raises(BadRequestError, match="1024"):
         openai.completions.create(model=MODEL, prompt=[1] * 10_000, max_tokens=5)

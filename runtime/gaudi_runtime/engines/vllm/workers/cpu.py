@@ -18,6 +18,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import BucketOutcome
 from gaudi_runtime.engines.vllm.workers.capabilities import refuse_pooling
+from gaudi_runtime.engines.vllm.workers.generators import RewindableGenerators
 from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row, observed_shape, scheduled_sequences
 from gaudi_runtime.errors import UnsupportedModel
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
@@ -99,6 +100,7 @@ class CpuVerbs:
 
     def start_serving(self) -> None:
         """End the warm-up and start counting steps."""
+        self._worker.model_runner.input_batch.generators = RewindableGenerators()
         self._observed_shapes = ObservedShapes()
 
     def counters(self) -> dict[str, list[Row]]:
