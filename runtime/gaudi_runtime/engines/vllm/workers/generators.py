@@ -4,28 +4,43 @@ If a step computes a chunk that is not the last one of a prompt, vLLM drops the 
 of the request. A generator on a CPU cannot be rewound: torch raises an error, which ends vLLM's engine core.
 """
 
+from weakref import WeakKeyDictionary
+
 import torch
 
 
 class RewindableGenerator(torch.Generator):
-    """A generator on a CPU that vLLM can rewind. It restarts, because vLLM rewinds only before the first token."""
+    """A generator on a CPU that vLLM can rewind to the state that was saved last."""
+
+    def save_state(self) -> None:
+        """Save the state to which the generator is rewound."""
+        self._saved_state = self.get_state()
 
     def get_offset(self) -> int:
         """Return 0, because a generator on a CPU has no offset."""
         return 0
 
     def set_offset(self, offset: int) -> torch.Generator:
-        """Restart the generator from its seed, and return it."""
-        return self.manual_seed(self.initial_seed())
+        """Restore the saved state, and return the generator."""
+        return self.set_state(self._saved_state)
 
 
 class RewindableGenerators(dict[int, torch.Generator]):
     """The generators of a batch by row. Each generator that vLLM adds is replaced by one that vLLM can rewind."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # vLLM adds a request again after preemption. Its generator must then go on where it was.
+        self._replacements: WeakKeyDictionary[torch.Generator, RewindableGenerator] = WeakKeyDictionary()
+
     def __setitem__(self, row: int, generator: torch.Generator) -> None:
-        """Add a generator. A replacement starts at the seed."""
-        if not isinstance(generator, RewindableGenerator):
-            replacement = RewindableGenerator(device="cpu")
-            replacement.manual_seed(generator.initial_seed())
-            generator = replacement
-        super().__setitem__(row, generator)
+        """Add a generator. vLLM does this before the first chunk of a prompt, so the state is saved here."""
+        replacement = generator if isinstance(generator, RewindableGenerator) else self._replace(generator)
+        replacement.save_state()
+        super().__setitem__(row, replacement)
+
+    def _replace(self, generator: torch.Generator) -> RewindableGenerator:
+        if generator not in self._replacements:
+            self._replacements[generator] = RewindableGenerator(device="cpu")
+            self._replacements[generator].manual_seed(generator.initial_seed())
+        return self._replacements[generator]

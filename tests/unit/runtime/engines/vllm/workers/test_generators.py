@@ -31,3 +31,14 @@ def test_row_that_moves_keeps_its_generator() -> None:
     generator = generators[0]
     generators[1] = generators.pop(0)
     assert generators[1] is generator
+
+
+def test_request_that_is_added_again_continues_its_samples() -> None:
+    """vLLM removes a request at preemption and adds it later. Then it rewinds the chunks of the recomputed prompt."""
+    generators, request, uninterrupted = RewindableGenerators(), seeded(), seeded()
+    generators[0] = request
+    assert samples(generators.pop(0)) == samples(uninterrupted)
+    generators[3] = request
+    dropped = samples(generators[3])
+    generators[3].set_offset(generators[3].get_offset() - 4)
+    assert samples(generators[3]) == dropped == samples(uninterrupted)
