@@ -73,7 +73,7 @@ async def serve_bursts(run: Run) -> Facts:
         "contexts": sorted(each for each in count_batches if each.startswith("prompt") and not each.endswith("x0")),
         "cold": run.engine.counters.recompiles + sum(run.engine.counters.cold_batches.values()),
         "compiled": after["compiles"] - before["compiles"],
-        "recipes": after["recipes"]["model"] - before["recipes"]["model"],
+        "recipes": after["recipes"]["graph"] - before["recipes"]["graph"],
         "seconds": report.elapsed_seconds,
         "padding": {phase.value: padding(run.engine.counters, phase) for phase in BucketPhase},
     }

@@ -192,7 +192,8 @@ def collect_rank_facts(wrapper: Any) -> Facts:
         "sampled": sorted(SAMPLED),
         "captures": dict(graphs.CAPTURES),
         "compiles": counters["stats"]["unique_graphs"],
-        "recipes": {kind: metrics.RECIPES[kind] for kind in (metrics.MODEL, metrics.HELPER)},
+        "recipes": {source: metrics.RECIPES[source] for source in (metrics.GRAPH, metrics.EAGER)},
+        "compile_microseconds": dict(metrics.metric_global("graph_compilation").stats())["TotalTime"],
     }
 
 

@@ -68,7 +68,7 @@ def test_serving_captures_and_compiles_no_planned_bucket(facts: Facts, case: Cas
     (before,), (after,) = facts["before"], facts["after"]
     assert (after["captures"], cold) == (before["captures"], set())
     assert after["compiles"] == before["compiles"] or facts["cold"]
-    assert after["recipes"]["model"] == before["recipes"]["model"] or facts["cold"]
+    assert facts["recompiles"] == 0 or facts["cold"]
 
 
 def test_prompts_are_split_without_prefix_caching(facts: Facts, case: Case) -> None:

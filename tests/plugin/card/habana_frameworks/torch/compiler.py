@@ -1,7 +1,7 @@
 """A backend of torch.compile. Dynamo traces and guards as on a card, but the traced graph is not compiled.
 
 Dynamo traces outside the torch function mode that simulates the device. A real card has no such mode, and the mode
-would make Dynamo split graphs. The traced graph runs inside the mode.
+would make Dynamo split graphs. The traced graph and functions that are excluded from tracing run inside the mode.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,13 @@ from torch._dynamo import register_backend
 from torch.overrides import _pop_mode_temporarily
 
 from habana_frameworks.torch.device import PlayedByCpu
-from habana_frameworks.torch.hpu.metrics import HELPER, MODEL, compile_recipe
+from habana_frameworks.torch.hpu.metrics import GRAPH, compile_recipe
 from habana_frameworks.torch.internal.bridge_config import launched
+from habana_frameworks.torch.operations import inside_graph
 
-_compile = torch.compile
+_compile, _disable = torch.compile, torch.compiler.disable
+_traced: list[None] = []
+"""An entry for each running compiled function, in which the mode is not active."""
 
 
 @register_backend(name="hpu_backend")
@@ -28,23 +31,14 @@ def hpu_backend(
     With `force_static_compile`, each concrete size has a recipe. Otherwise all sizes share one recipe.
     """
     by_size = bool((options or {}).get("force_static_compile"))
-    kind = MODEL if any(map(_multiplies, graph.graph.nodes)) else HELPER
+    nodes = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.graph.nodes)
 
     def run(*args: Any) -> Any:
-        compile_recipe((id(graph), *map(_size, args)) if by_size else id(graph), kind)
-        with PlayedByCpu():
+        compile_recipe((id(graph), *map(_size, args)) if by_size else id(graph), GRAPH, nodes)
+        with PlayedByCpu(), inside_graph():
             return launched(graph.forward(*args))
 
     return run
-
-
-_MULTIPLIES = {"linear", "matmul", "mm", "bmm", "scaled_dot_product_attention"}
-
-
-def _multiplies(node: torch.fx.Node) -> bool:
-    """Return True if the node multiplies matrices, as layers with weights and attention do."""
-    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return node.op in ("call_function", "call_method") and target in _MULTIPLIES
 
 
 def _size(value: Any) -> Any:
@@ -66,9 +60,29 @@ def _without_mode(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         with _pop_mode_temporarily():
-            return function(*args, **kwargs)
+            _traced.append(None)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _traced.pop()
 
     return call
 
 
-torch.compile = compiled
+def disabled(function: Any = None, *args: Any, **options: Any) -> Any:
+    """Exclude a function from tracing. This function replaces torch.compiler.disable and takes the same arguments."""
+    if not callable(function) or isinstance(function, (type, torch.nn.Module)):
+        made = _disable(function, *args, **options)
+        return made if function is not None else lambda function: disabled(function, *args, **options)
+
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        if not _traced:
+            return function(*given, **named)
+        with PlayedByCpu():
+            return function(*given, **named)
+
+    return _disable(call, *args, **options)
+
+
+torch.compile, torch.compiler.disable = compiled, disabled

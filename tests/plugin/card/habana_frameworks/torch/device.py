@@ -5,14 +5,14 @@ Therefore `tensor.device` reports "cpu". The plugin and vLLM use the name of the
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from habana_frameworks.torch.hpu.metrics import HELPER, compile_recipe
-from habana_frameworks.torch.memory import MEMORY, tensors
+from habana_frameworks.torch import operations
 
 _CPU = torch.device("cpu")
 
@@ -20,11 +20,19 @@ _CPU = torch.device("cpu")
 def register() -> None:
     """Activate the device for all calls of this thread. Forked processes inherit the device."""
     PlayedByCpu().__enter__()
+    torch.Generator = Generator  # type: ignore[misc]
     torch.distributed.Backend.register_backend("hccl", _collectives, devices=["cpu", "hpu"])
 
 
 def _collectives(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return torch.distributed.ProcessGroupGloo(store, rank, size, timeout)
+
+
+class Generator(torch.Generator):
+    """A generator of random numbers. The CPU generates the numbers of a generator on the card."""
+
+    def __new__(cls, device: Any = "cpu") -> "Generator":
+        return super().__new__(cls, _on_cpu(device))
 
 
 class PlayedByCpu(TorchFunctionMode):
@@ -36,17 +44,15 @@ class PlayedByCpu(TorchFunctionMode):
         # CUDA, which is not installed.
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
-        if (rows := _ROWS.get(function)) is not None:
-            return rows(function, *args, **kwargs)
         # `torch.device("hpu")` must remain an HPU device, because vLLM compares the type of the device.
-        if function is torch.device or not any(map(_names_card, (*args, *kwargs.values()))):
+        if function is torch.device:
             return function(*args, **kwargs)
-        made = function(*[_on_cpu(each) for each in args], **{name: _on_cpu(each) for name, each in kwargs.items()})
-        if not torch.compiler.is_compiling():  # Intermediate results are freed when the graph ends.
-            for each in tensors(made):
-                MEMORY.put(each)
-                compile_recipe((tuple(each.shape), each.dtype), HELPER)
-        return made
+        run = partial(_ROWS[function], function) if function in _ROWS else function
+        made = run(*[_on_cpu(each) for each in args], **{name: _on_cpu(each) for name, each in kwargs.items()})
+        if torch.compiler.is_compiling():
+            return made
+        to_card = any(map(_names_card, (*args, *kwargs.values())))
+        return operations.follow(function, args, kwargs, made, to_card=to_card)
 
 
 def _names_card(value: Any) -> bool:

@@ -1,4 +1,7 @@
-"""The memory of the card. It contains the tensors that were explicitly moved to the card, and the buffers of graphs."""
+"""The memory of the card: which tensors are on the card, and the bytes that the card has left.
+
+The tensors that were explicitly moved to the card, the buffers of graphs, and the workspace take bytes.
+"""
 
 import os
 import weakref
@@ -8,6 +11,9 @@ import torch
 
 TOTAL = int(os.environ.get("PLAYED_CARD_BYTES", 8 << 30))
 MIB = 1 << 20
+WORKSPACE = tuple(map(int, os.environ.get("PLAYED_WORKSPACE", "0,0").split(",")))
+"""The workspace that the first launch of a large shape takes and keeps: its bytes, and the most elements in a result of
+a launch that runs without the workspace. The default takes nothing."""
 
 
 class CardMemory:
@@ -19,6 +25,8 @@ class CardMemory:
     def __init__(self, total: int) -> None:
         self.total, self.used = total, 0
         self._storages: set[int] = set()
+        self._temporary: set[int] = set()
+        self._has_workspace = False
 
     @property
     def free(self) -> int:
@@ -41,6 +49,25 @@ class CardMemory:
         self._storages.add(key)
         weakref.finalize(storage, self._gone, key, storage.nbytes())
 
+    def mark(self, tensor: torch.Tensor) -> None:
+        """Remember that this tensor is on the card, without counting its bytes."""
+        if tensor.is_meta or self.holds(tensor):
+            return
+        storage = tensor.untyped_storage()
+        self._temporary.add(storage._cdata)
+        weakref.finalize(storage, self._temporary.discard, storage._cdata)
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Return True if this tensor is on the card."""
+        return self.has(tensor) or tensor.untyped_storage()._cdata in self._temporary
+
+    def launch(self, results: list[torch.Tensor]) -> None:
+        """Take the workspace if this is the first launch with a large result."""
+        size, limit = WORKSPACE
+        if size and not self._has_workspace and any(each.numel() > limit for each in results):
+            self.take(size)
+            self._has_workspace = True
+
     def has(self, tensor: torch.Tensor) -> bool:
         """Return True if the memory counts this tensor. Weights and the KV cache are counted."""
         return tensor.untyped_storage()._cdata in self._storages
@@ -59,6 +86,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, dict):
         return tensors(list(value.values()))
-    if isinstance(value, (list, tuple)):
+    # Do not read long lists of numbers, such as the tokens of a prompt.
+    if isinstance(value, (list, tuple)) and not (value and isinstance(value[0], (int, float))):
         return [found for each in value for found in tensors(each)]
     return []

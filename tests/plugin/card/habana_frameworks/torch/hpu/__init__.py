@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from habana_frameworks.torch import operations
 from habana_frameworks.torch.hpu import metrics
 from habana_frameworks.torch.hpu.graphs import wrap_in_hpu_graph
 from habana_frameworks.torch.memory import MEMORY
@@ -40,7 +41,9 @@ def current_stream(device: Any = None) -> Stream:
     return Stream()
 
 
-def synchronize(device: Any = None) -> None: ...
+def synchronize(device: Any = None) -> None:
+    """Run the pending operations of lazy mode, because the host waits for their results."""
+    operations.mark_step()
 
 
 def set_device(device: Any) -> None: ...

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from habana_frameworks.torch.hpu.metrics import HELPER, MODEL, compile_recipe
+from habana_frameworks.torch import operations
+from habana_frameworks.torch.hpu.metrics import GRAPH, compile_recipe
 from habana_frameworks.torch.internal.bridge_config import launched
 from habana_frameworks.torch.memory import MEMORY, tensors
 
@@ -23,22 +24,20 @@ def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> A
     """
     compute, name = module.forward, type(module).__name__
     kept: set[int] = set()
-    kind = MODEL if any(True for _ in module.parameters()) else HELPER
 
     @wraps(compute)
     def forward(*args: Any, bypass_hpu_graphs: bool = False, warmup_mode: bool = False, **kwargs: Any) -> Any:
         found = _key((args, kwargs))
+        with operations.inside_graph() as computed:
+            results = compute(*args, **kwargs)
         # Count recipes independently of graphs, because the same recipe also runs without a graph
         # (`bypass_hpu_graphs`).
-        compile_recipe((id(module), found), kind)
+        compile_recipe((id(module), found), GRAPH, len(computed))
         if bypass_hpu_graphs:
             BYPASSES[name] += 1
-            return launched(compute(*args, **kwargs))
-        if found in kept:
+        elif found in kept:
             REPLAYS[name] += 1
-            return launched(compute(*args, **kwargs))
-        results = compute(*args, **kwargs)
-        if max_graphs is None or len(kept) < max_graphs:
+        elif max_graphs is None or len(kept) < max_graphs:
             MEMORY.take(sum(each.nbytes for each in tensors((args, kwargs, results)) if not MEMORY.has(each)))
             kept.add(found)
             CAPTURES[name] += 1

@@ -1,36 +1,39 @@
 """The bridge's metric `graph_compilation`: the number of compiled recipes and their compilation time in microseconds.
 
-Compilation takes no time here, so the metric has a fixed duration for each kind of recipe.
+Compilation takes no time here, so the metric adds a cost for each recipe. The cost is invented: it only lets a large
+recipe cost more than a small one. A measurement on a card should replace it.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
-MODEL, HELPER = "model", "helper"
-MICROSECONDS = {MODEL: 400_000, HELPER: 500}
-"""The kinds of recipes: with the model's weights, or a helper graph such as a copy, a cast or a comparison."""
+RECIPE_MICROSECONDS, NODE_MICROSECONDS = 5_000, 10_000
+"""The invented compilation time of any recipe, and of each operation in the recipe."""
+GRAPH, EAGER = "graph", "eager"
+"""The sources of recipes: Dynamo's graphs and HPU graphs; operations outside of any graph."""
 RECIPES: Counter[str] = Counter()
-"""The recipes of this process by their kind."""
+"""The recipes of this process by their source."""
 _KEPT: set[Hashable] = set()
+_microseconds = 0
 
 
-def compile_recipe(key: Hashable, kind: str) -> None:
-    """Count the recipe of a graph with its concrete sizes, unless this process has already compiled the recipe."""
+def compile_recipe(key: Hashable, source: str, nodes: int) -> None:
+    """Count a recipe of `nodes` operations, unless this process has already compiled the recipe."""
+    global _microseconds
     if key not in _KEPT:
         _KEPT.add(key)
-        RECIPES[kind] += 1
+        RECIPES[source] += 1
+        _microseconds += RECIPE_MICROSECONDS + nodes * NODE_MICROSECONDS
 
 
 class Metric:
     def __init__(self) -> None:
-        self._before = RECIPES.copy()
+        self._before = RECIPES.total(), _microseconds
 
     def stats(self) -> list[tuple[str, float]]:
         """Return the values that the bridge reports if PT_HPU_METRICS_GC_DETAILS is not set."""
-        found = {kind: RECIPES[kind] - self._before[kind] for kind in MICROSECONDS}
-        number = sum(found.values())
-        time = sum(MICROSECONDS[kind] * count for kind, count in found.items())
+        number, time = RECIPES.total() - self._before[0], _microseconds - self._before[1]
         return [("TotalNumber", number), ("TotalTime", time), ("AvgTime", time / number if number else 0)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from habana_frameworks.torch.memory import tensors
+from habana_frameworks.torch.memory import MEMORY, tensors
 
 _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 SETTINGS: dict[str, Any] = {_COMPILE_ONLY: False}
@@ -26,7 +26,12 @@ def get_pt_compile_only_mode() -> bool:
 
 def launched(results: Any) -> Any:
     """Return the results of a graph, or zeros in compile-only mode, because graphs do not run in this mode."""
+    found = tensors(results)
+    for each in found:
+        MEMORY.mark(each)
     if get_pt_compile_only_mode():
-        for each in tensors(results):
+        for each in found:
             each.zero_()
+    else:
+        MEMORY.launch(found)
     return results
