@@ -145,7 +145,9 @@ class Run:
         """Return the number of batches by executed shape, from our counters. The counts of all ranks must be equal."""
         first, *others = await self.engine._ranks.call_async("counters", deadline=60)
         assert [each["met"] for each in others] == [first["met"]] * len(others)
-        self.engine.counters.add_rows(first["met"], first.get("vision"), first.get("compile_times", ()))
+        self.engine.counters.add_rows(
+            first["met"], first.get("vision"), first.get("compile_times", ()), first.get("step_compiles", ())
+        )
         return {shape_name(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
 
     def _watch_forwards(self) -> None:

@@ -41,6 +41,7 @@ async def send_cold_shapes(run: Run) -> Facts:
     }
     await set_fail_on_cold_shapes(run, cold=True)
     facts["strict warm"] = await measure_requests(run, [WARM], 2)
+    facts["strict penalty"] = await measure_requests(run, [WARM], 3, presence_penalty=0.5)
     facts["strict size"] = await measure_requests(run, [WARM, WARM], 3)
     facts["strict path"] = await measure_requests(run, [OTHER_PATH], 1)
     facts["report"] = summarize_served(run.engine.counters).model_dump(mode="json")
@@ -133,10 +134,19 @@ def test_cold_size_and_code_path_are_refused_before_they_compile(facts: Facts, c
     assert (facts[case]["recipes"], facts[case]["recompiles"]) == (0, 0)
 
 
+def test_penalties_are_served_with_fail_on_cold_shapes(facts: Facts) -> None:
+    assert (facts["strict penalty"]["error"], facts["strict penalty"]["cold"]) == ("", 0)
+
+
 def test_report_has_the_compile_times_of_each_stage(facts: Facts) -> None:
     counts = {each["stage"]: each["counts"] for each in facts["report"]["compile_times"]}
     threshold = COMPILE_BOUNDS.index(RECOMPILATION_SECONDS) + 1
     assert (sum(counts["warm"][:threshold]), sum(counts["warm"][threshold:])) == (0, len(BUCKETS.splitlines()))
     measured = [found for case, found in facts.items() if case != "report"]
     assert sum(counts["serving"][:threshold]) == sum(each["small"] for each in measured)
-    assert sum(counts["serving"][threshold:]) == sum(each["recompiles"] for each in measured)
+
+
+def test_report_divides_all_recompilations_by_part_of_the_step(facts: Facts) -> None:
+    recompiles = sum(found["recompiles"] for case, found in facts.items() if case != "report")
+    assert sum(each["count"] for each in facts["report"]["step_compiles"]) == recompiles
+    assert all(each["seconds"] > 0 for each in facts["report"]["step_compiles"])

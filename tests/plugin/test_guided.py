@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import StepPart
 from tests.plugin.cases import DEFAULT, case_config
 from tests.plugin.engine import Facts, Run
 from tests.plugin.engine_processes import count_batches, rank_facts_by_core, run_with_engine_processes
@@ -60,7 +61,7 @@ async def start_and_send(run: Run) -> Facts:
         "answers": answers,
         "counted": counts,
         "cold": len(run.engine.counters.cold_batches),
-        "recompiles": run.engine.counters.recompiles,
+        "forward": run.engine.counters.step_recompiles(StepPart.FORWARD),
     }
 
 
@@ -99,9 +100,9 @@ def test_sampler_runs_only_at_warmed_sizes(facts: Facts) -> None:
     assert facts["after"]["sampled"] == facts["before"]["sampled"]
 
 
-def test_guided_requests_cause_no_compile(facts: Facts) -> None:
+def test_guided_requests_compile_no_graph_and_no_forward(facts: Facts) -> None:
     assert facts["after"]["compiles"] == facts["before"]["compiles"]
-    assert facts["cold"] == 0
+    assert (facts["cold"], facts["forward"]) == (0, 0)
 
 
 def test_guided_steps_are_counted_under_the_executed_shape(facts: Facts) -> None:

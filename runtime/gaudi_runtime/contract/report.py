@@ -18,10 +18,11 @@ MAX_WARNINGS = 50
 MAX_ARGUMENTS = 200
 MAX_SERVED_BUCKETS = 32
 MAX_NAMED_VISION = 10
+MAX_STEP_COMPILES = 16
 RECENT_SECONDS = 300
 """The age in seconds up to which a recompilation counts as recent."""
 RECOMPILATION_SECONDS = 0.1
-"""A compile on a card that takes more seconds counts as a recompilation. Helper graphs take milliseconds each."""
+"""Recipes of a part of a step that take more seconds to compile count as a recompilation, on a card."""
 FEWEST_PROMPTS = 200
 """The number of prompt batches after which the padding of a learned plan is compared with its forecast.
 
@@ -210,7 +211,7 @@ class ServedPhase(TolerantModel):
 
     hits: Large = Field(0, description="Batches with a warm graph.")
     misses: Large = Field(0, description="Batches without one.")
-    recompiles: Count = Field(0, description="Compiles that batches waited for.")
+    recompiles: Count = Field(0, description="Recompilations of the forwards of these batches.")
     real_tokens: Large = 0
     padded_tokens: Large = 0
     real_blocks: Large = 0
@@ -249,7 +250,8 @@ class CompileTimes(TolerantModel):
     """The graph compile times of one stage in the contract's report, as measured by the bridge (vllm on a card)."""
 
     stage: Annotated[str, Field(max_length=16)] = Field(
-        description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per batch."
+        description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per forward and other"
+        " part of a step, without those for which Dynamo made a graph."
     )
     recipes: Large
     seconds: Seconds
@@ -257,6 +259,25 @@ class CompileTimes(TolerantModel):
         description="Buckets or batches that needed a compile, by its time: one count for each of COMPILE_BOUNDS, and"
         " one for longer times."
     )
+
+
+class StepPart(StrEnum):
+    """The parts of a step in the contract's report. OTHER prepares inputs, moves blocks and collects tokens."""
+
+    FORWARD = "forward"
+    SAMPLER = "sampler"
+    OTHER = "other"
+
+
+class StepCompiles(TolerantModel):
+    """Recompilations of one part of the steps while serving in the contract's report (vllm only)."""
+
+    part: StepPart
+    kind: ShortText = Field(
+        "", description="Only of the sampler: the parameters of the requests in the step, such as `logprobs`."
+    )
+    count: Count = Field(description="Recompilations, of which a step has at most one in each part or forward.")
+    seconds: Seconds = Field(description="Time of Dynamo and of the bridge in these recompilations.")
 
 
 class ServedTraffic(TolerantModel):
@@ -268,8 +289,11 @@ class ServedTraffic(TolerantModel):
     buckets: Annotated[tuple[ServedBucket, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
         (), description="The most frequent shapes of both phases."
     )
+    step_compiles: Annotated[tuple[StepCompiles, ...], Field(max_length=MAX_STEP_COMPILES)] = Field(
+        (), description="Recompilations by part of a step and kind of request; those that took longest first."
+    )
     small_compiles: Count = Field(
-        0, description="Batches that waited for compiles of helper graphs, too short to count as a recompilation."
+        0, description="Forwards and other parts of steps whose compiles were too short to count as a recompilation."
     )
     compile_times: Annotated[tuple[CompileTimes, ...], Field(max_length=8)] = ()
 

@@ -7,6 +7,7 @@ from gaudi_runtime.contract.report import (
     COMPILE_BOUNDS,
     MAX_COLD_SHAPES,
     MAX_SERVED_BUCKETS,
+    MAX_STEP_COMPILES,
     MOST_COUNT,
     RECOMPILATION_SECONDS,
     BucketPhase,
@@ -32,13 +33,16 @@ def summarize_served(histogram: ServingHistogram) -> ServedTraffic:
         decode=_served_phase(BucketPhase.DECODE, items, histogram.padding),
         vision=_served_vision(histogram.vision) if histogram.vision else None,
         buckets=tuple(_served_bucket(item) for item in top_items if item[1].batches),
+        step_compiles=tuple(
+            nlargest(MAX_STEP_COMPILES, histogram.step_compiles.values(), key=lambda step: step.seconds)
+        ),
         small_compiles=min(sum(map(_count_small_compiles, histogram.compile_times.values())), MOST_COUNT),
         compile_times=tuple(histogram.compile_times.values()),
     )
 
 
 def _count_small_compiles(times: CompileTimes) -> int:
-    """Count the batches whose compilations were too short to count as a recompilation."""
+    """Count the parts of steps whose compilations were too short to count as a recompilation."""
     bounded_counts = zip(COMPILE_BOUNDS, times.counts, strict=False)
     return sum(count for bound, count in bounded_counts if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 

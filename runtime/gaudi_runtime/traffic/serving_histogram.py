@@ -19,6 +19,8 @@ from gaudi_runtime.contract.report import (
     MOST_COUNT,
     BucketPhase,
     CompileTimes,
+    StepCompiles,
+    StepPart,
 )
 from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, cap_sizes, merge_shapes, round_sizes_up
 from gaudi_runtime.traffic.padding import Padding
@@ -124,6 +126,7 @@ class ServingHistogram:
         self.tallies: dict[Key, Tally] = {}
         self.vision: VisionTally | None = None
         self.compile_times: dict[str, CompileTimes] = {}
+        self.step_compiles: dict[tuple[StepPart, str], StepCompiles] = {}
         self.padding: Mapping[BucketPhase, Padding] = {}
         """The padding of a learned plan by phase; empty for other plans."""
         self._pad, self._most_buckets = pad, most_buckets
@@ -160,12 +163,16 @@ class ServingHistogram:
         self._tally_of(phase, bucket).compiles += compiles
 
     def add_rows(
-        self, rows: Iterable[Row], vision: Iterable[Row] | None = None, compile_times: Iterable[Row] = ()
+        self,
+        rows: Iterable[Row],
+        vision: Iterable[Row] | None = None,
+        compile_times: Iterable[Row] = (),
+        step_compiles: Iterable[Row] = (),
     ) -> None:
         """Add the batches that another process observed since its last answer.
 
         `vision` contains the runs of its vision tower. `compile_times` contains rows of [stage, recipes, seconds,
-        counts]. Raises ValueError for any other form.
+        counts], and `step_compiles` rows of [part, kind, count, seconds]. Raises ValueError for any other form.
         """
         for row in rows:
             phase, real_shape, reported_shape, batches, compiles = _parse_row(row)
@@ -179,6 +186,12 @@ class ServingHistogram:
         for times in map(_parse_compile_times, compile_times):
             previous = self.compile_times.get(times.stage)
             self.compile_times[times.stage] = _sum_compile_times(previous, times) if previous else times
+        for step in map(_parse_step_compiles, step_compiles):
+            key = step.part, step.kind
+            total = self.step_compiles.get(key, StepCompiles(part=step.part, kind=step.kind, count=0, seconds=0))
+            self.step_compiles[key] = total.model_copy(
+                update={"count": min(total.count + step.count, MOST_COUNT), "seconds": total.seconds + step.seconds}
+            )
 
     @property
     def hits(self) -> int:
@@ -187,8 +200,14 @@ class ServingHistogram:
 
     @property
     def recompiles(self) -> int:
-        """The number of compilations while serving, including the vision tower."""
-        return sum(tally.compiles for tally in self.tallies.values()) + (self.vision.compiles if self.vision else 0)
+        """The number of recompilations while serving, including those of the sampler and the vision tower."""
+        steps = sum(self.step_recompiles(part) for part in (StepPart.SAMPLER, StepPart.OTHER))
+        vision = self.vision.compiles if self.vision else 0
+        return sum(tally.compiles for tally in self.tallies.values()) + steps + vision
+
+    def step_recompiles(self, part: StepPart) -> int:
+        """Return the number of recompilations of this part of the steps."""
+        return sum(step.count for step in self.step_compiles.values() if step.part is part)
 
     @property
     def cold_batches(self) -> dict[Key, int]:
@@ -251,6 +270,14 @@ def _parse_compile_times(row: Row) -> CompileTimes:
         return CompileTimes(stage=stage, recipes=recipes, seconds=seconds, counts=bounded_counts)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{list(row)} is not a row with stage, recipes, seconds and counts") from error
+
+
+def _parse_step_compiles(row: Row) -> StepCompiles:
+    try:
+        part, kind, count, seconds = row
+        return StepCompiles(part=part, kind=kind, count=min(_parse_count(count), MOST_COUNT), seconds=seconds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{row} is not a row with part, kind, count and seconds") from error
 
 
 def _parse_shape(batch_size: Any, query_len: Any, blocks: Any) -> Bucket:

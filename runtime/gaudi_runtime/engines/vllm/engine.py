@@ -257,7 +257,12 @@ class VllmEngine(VllmProcesses):
         """Wait until vLLM can no longer serve, and return the reason."""
 
         def add_counts(counts: Mapping[str, Any]) -> None:
-            self.counters.add_rows(counts["met"], counts.get("vision"), counts.get("compile_times", ()))
+            self.counters.add_rows(
+                counts["met"],
+                counts.get("vision"),
+                counts.get("compile_times", ()),
+                counts.get("step_compiles", ()),
+            )
 
         # If another pod works, for example on a compile, this pod is waiting and is not hung.
         progress = self._other_pods.progress_count if self._other_pods else lambda: 0

@@ -132,6 +132,30 @@ def test_malformed_row_of_compile_times_is_refused(row: list[object]) -> None:
         unpadded().add_rows([], compile_times=[row])
 
 
+def test_step_compiles_of_several_polls_are_added_by_kind() -> None:
+    histogram = unpadded()
+    for kind in ("logprobs", "top_k", "logprobs"):
+        histogram.add_rows([], step_compiles=[["sampler", kind, 1, 0.5]])
+    assert [each.model_dump(mode="json") for each in summarize_served(histogram).step_compiles] == [
+        {"part": "sampler", "kind": "logprobs", "count": 2, "seconds": 1.0},
+        {"part": "sampler", "kind": "top_k", "count": 1, "seconds": 0.5},
+    ]
+
+
+def test_recompilations_of_a_forward_are_counted_once() -> None:
+    histogram = unpadded()
+    rows = [["prompt", [1, 128, 0], [1, 128, 0, False], 1, 1]]
+    parts = [["forward", "", 1, 0.5], ["sampler", "logprobs", 2, 0.5], ["other", "", 3, 0.5]]
+    histogram.add_rows(rows, step_compiles=parts)
+    assert histogram.recompiles == 6
+
+
+@pytest.mark.parametrize("row", [["sampler", "", 1], ["sampler", "", -1, 0.5], ["graph", "", 1, 0.5], 7])
+def test_malformed_row_of_step_compiles_is_refused(row: object) -> None:
+    with pytest.raises(ValueError, match="is not a row with part"):
+        unpadded().add_rows([], step_compiles=[row])  # type: ignore[list-item]
+
+
 def test_sizes_above_4096_are_rounded_up() -> None:
     histogram = unpadded()
     for query in (5000, 100, 4097):

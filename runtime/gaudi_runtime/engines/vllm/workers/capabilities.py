@@ -10,14 +10,13 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
 from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engine_protocol.engine import GRAPH_MODES
-from gaudi_runtime.engines.vllm.workers.compile_times import Compiles, CompileTotals
+from gaudi_runtime.engines.vllm.workers.compile_times import Compiles, CompileTotals, watch_dynamo
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 from gaudi_runtime.knobs.speculation import NGRAM, why_method_refused
 
@@ -34,7 +33,7 @@ class Bridge:
     """The functions of the Gaudi software on one card.
 
     `memory` returns (free, total) in bytes. `compile_only` is None if the software has no such mode. `compiled` returns
-    the compiles of the bridge in this process; it is None if the bridge has no such metric.
+    the compiles of the bridge and of Dynamo in this process; it is None if the bridge has no metric of its compiles.
     """
 
     memory: Callable[[], tuple[int, int]]
@@ -77,7 +76,8 @@ def _find_compile_metric(load: Callable[[str], Any]) -> Compiles | None:
         _read_metric(metric)
     except (ImportError, AttributeError, KeyError, TypeError, ValueError):
         return None
-    return partial(_read_metric, metric)
+    dynamo = watch_dynamo(load)
+    return lambda: _read_metric(metric) + dynamo()
 
 
 def _read_metric(metric: Any) -> CompileTotals:
@@ -158,6 +158,21 @@ RUNNER = (
     PluginName("speculative_config"),
     PluginName("warmup_model", ()),
     PluginName("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
+    PluginName(
+        "_execute_model_generic",
+        (
+            "token_ids",
+            "position_ids",
+            "attn_metadata",
+            "logits_indices",
+            "kv_caches",
+            "lora_logits_mask",
+            "lora_mask",
+            "warmup_mode",
+            "inputs_embeds",
+            "model_mm_kwargs",
+        ),
+    ),
     PluginName("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
     PluginName("_can_merge_prefill_contents", ("lhs", "rhs")),
     PluginName(
@@ -165,6 +180,7 @@ RUNNER = (
         loss="the plugin does not report whether the model accepts images, so a vision tower is not warmed up",
     ),
     PluginName("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
+    PluginName("requests", loss="the kinds of requests that wait for a compile of the sampler are unknown"),
     PluginName("kv_caches", loss="the size of the KV cache is unknown and counts as 0"),
     PluginName("graphed_buckets", loss="the plugin has no list of the graphs, so the plugin may run its own warm-up"),
     PluginName("attn_block_size", loss=_PLAIN),

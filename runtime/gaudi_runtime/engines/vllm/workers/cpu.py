@@ -15,9 +15,10 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, StepPart
 from gaudi_runtime.engines.vllm.ranks import BucketOutcome
 from gaudi_runtime.engines.vllm.workers.capabilities import refuse_pooling
+from gaudi_runtime.engines.vllm.workers.compile_times import StepCompiles, watch_dynamo
 from gaudi_runtime.engines.vllm.workers.generators import RewindableGenerators
 from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row, observed_shape, scheduled_sequences
 from gaudi_runtime.errors import UnsupportedModel
@@ -36,6 +37,7 @@ class CpuVerbs:
         self._worker, self._mode = worker, mode
         self._compiled_model: CompiledModel | None = None
         self._observed_shapes: ObservedShapes | None = None
+        self._recompilations = StepCompiles()
 
     def describe(self) -> dict[str, object]:
         """Return the execution mode, whether it has graphs, and the degradations. Raises UnsupportedModel."""
@@ -82,10 +84,10 @@ class CpuVerbs:
         """Run the compiled bucket a second time. The bucket has a graph if this run compiles nothing."""
         if self._compiled_model is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
-        compiles_before = self._compiled_model.compile_count()
+        compiles_before = self._compiled_model.read_compiles()
         self._run_bucket(BucketPhase(phase), Bucket(*bucket))
         # The graph takes no device memory: it is compiled code, and the tensors of a step are freed after the step.
-        return BucketOutcome(bytes=0, graph=self._compiled_model.compile_count() == compiles_before, out_of_memory=None)
+        return BucketOutcome(bytes=0, graph=self._compiled_model.read_compiles() == compiles_before, out_of_memory=None)
 
     def sampler(self, batch_size: int) -> dict[str, bool]:
         """Decode one batch with each sampler setting."""
@@ -105,20 +107,28 @@ class CpuVerbs:
 
     def counters(self) -> dict[str, list[Row]]:
         """Return the counts since the last call."""
-        return {"met": self._observed_shapes.pop_rows() if self._observed_shapes else []}
+        return {
+            "met": self._observed_shapes.pop_rows() if self._observed_shapes else [],
+            "step_compiles": self._recompilations.pop_rows(),
+        }
 
     def step(self, step: Any, execute: Any) -> Any:
         """Execute a step and, during serving, count it."""
         if self._observed_shapes is None or not step.total_num_scheduled_tokens:
             return execute(step)
         shape = observed_shape(scheduled_sequences(step), self._worker.cache_config.block_size)
-        compiles_before = self._compiled_model.compile_count() if self._compiled_model else 0
+        if self._compiled_model is None:
+            answer = execute(step)
+            self._observed_shapes.count_batch(shape)
+            return answer
+        compiles_before = self._compiled_model.read_compiles()
         answer = execute(step)
-        compiles = self._compiled_model.compile_count() - compiles_before if self._compiled_model else 0
-        if self._compiled_model and compiles:
+        compiles = self._compiled_model.read_compiles() - compiles_before
+        if compiles.graphs:
             # Record the size, because later steps of this size use the new graph.
             self._compiled_model.counts.add(step.total_num_scheduled_tokens)
-        self._observed_shapes.count_batch(shape, compiles=compiles)
+        self._recompilations.add(StepPart.FORWARD, "", compiles)
+        self._observed_shapes.count_batch(shape, compiles=compiles.graphs)
         return answer
 
     def _run_bucket(self, phase: BucketPhase, bucket: Bucket) -> None:
@@ -244,20 +254,14 @@ class CompiledModel:
 
     def __init__(self, runner: Any) -> None:
         import torch._dynamo as dynamo
-        from torch._dynamo.utils import counters
 
-        self.counts = TokenCounts()
-        self._stats = counters["stats"]
+        self.counts, self.read_compiles = TokenCounts(), watch_dynamo()
         self._determine_padding = runner._determine_batch_execution_and_padding
         # With Dynamo's default limit, the model would fail at the eighth shape.
         dynamo.config.recompile_limit = MOST_GRAPHS
         dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
         runner._determine_batch_execution_and_padding = self._pad_batch
         runner.model.compile(fullgraph=True, dynamic=False, backend="inductor")
-
-    def compile_count(self) -> int:
-        """Return the number of graphs that Dynamo has compiled in this process."""
-        return int(self._stats["unique_graphs"])
 
     def _pad_batch(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         mode, batch, *rest = self._determine_padding(*args, **kwargs)

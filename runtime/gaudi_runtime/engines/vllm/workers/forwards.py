@@ -1,17 +1,21 @@
-"""The forwards of the plugin's model runner: the padded shape and the real batch of each forward.
+"""The forwards of the plugin's model runner, and the compiles of the other parts of a step.
 
+Each forward has a padded shape and a real batch.
 Forwards are observed, because vLLM's steps do not determine them. The plugin merges prompts and looks up a decode batch
 twice. With contiguous blocks, it also pads the batch to the highest block in use (docs/internals/vllm.md, Counts).
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, CompileTotals
+from gaudi_runtime.contract.report import BucketPhase, StepPart
+from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, CompileTotals, StepCompiles
 from gaudi_runtime.engines.vllm.workers.observed_shapes import PaddedRun, Shape
+from gaudi_runtime.engines.vllm.workers.request_kinds import describe_requests
 
 
 class ForwardShape(NamedTuple):
@@ -23,7 +27,7 @@ class ForwardShape(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The real batch of one forward: its real sizes, its padded shape, and the recompilations during the forward.
+    """The real batch of one forward: its real sizes, its padded shape, and the recompilations of the forward.
 
     `batches` is 0 for a recompilation that was observed after its forward was counted.
     """
@@ -50,10 +54,11 @@ class _Forward:
 
 
 class ForwardObserver:
-    """An observer of the forwards of one model runner. It wraps the runner's shape check and its bucket lookups.
+    """An observer of one model runner. It wraps the runner's forward, shape check, bucket lookups and sampling.
 
     `compiled` returns what this process has compiled. If `compiled` is None, the first forward of a shape counts as one
-    recompilation. `report_compiles` receives the compiles of each forward during serving.
+    recompilation. `report_compiles` receives the recipes of each forward and part of a step during serving, except if
+    Dynamo made a graph. `recompilations` counts the recompilations of all parts.
     """
 
     def __init__(
@@ -74,11 +79,17 @@ class ForwardObserver:
         self._current: _Forward | None = None
         self._refuses_cold = False
         self._assigned_compiles = NOTHING
+        self._runner, self.recompilations = runner, StepCompiles()
+        self._part: tuple[StepPart, str] | None = None
+        self._part_compiles: dict[tuple[StepPart, str], CompileTotals] = {}
         self._step_forwards: list[_Forward] = []
         self._queued_forwards: list[_Forward] = []
         self._prompt_lookups: list[tuple[int, int, int]] = []
         self._decode_lookups: list[tuple[int, int]] = []
         self._verified_sequences: int | None = None
+        self._plugin_execute, runner._execute_model_generic = runner._execute_model_generic, self._execute_forward
+        if (sample := getattr(runner, "_run_sampling", None)) is not None:
+            self._plugin_sample, runner._run_sampling = sample, self._run_sampling
         runner._check_config = self._check_config
         runner._can_merge_prefill_contents = self._can_merge
         manager.find_prompt_bucket, manager.find_decode_bucket = self._find_prompt_bucket, self._find_decode_bucket
@@ -104,15 +115,59 @@ class ForwardObserver:
     def step(self, execute: Callable[[], Any]) -> tuple[Any, list[Batch]]:
         """Run `execute`, a step of serving. Return its answer and the batches that the plugin formed in this step."""
         previous, self._step_forwards, self._prompt_lookups, self._decode_lookups = self._queued_forwards, [], [], []
-        answer = execute()
-        self._assign_compiles()
+        self._part_compiles = defaultdict(CompileTotals)
+        self._part = StepPart.OTHER, ""
+        try:
+            answer = execute()
+            self._assign_compiles()
+        finally:
+            self._part = None
         # An answer with `get_output` is read after the next step has begun. Until then, the card may still compile for
         # this step.
         self._queued_forwards = self._step_forwards if hasattr(answer, "get_output") else []
         late_batches = [recompilation for forward in previous if (recompilation := self._late_recompilation(forward))]
         for forward in previous if self._queued_forwards else [*previous, *self._step_forwards]:
-            self._report_compiles(forward.compile_totals)
+            self._report(forward.compile_totals)
+        for (part, kind), compile_totals in self._part_compiles.items():
+            self.recompilations.add(part, kind, compile_totals)
+            self._report(compile_totals)
         return answer, [*late_batches, *self._collect_batches()]
+
+    def _report(self, compile_totals: CompileTotals) -> None:
+        if not compile_totals.graphs:
+            self._report_compiles(compile_totals)
+
+    @contextmanager
+    def _measure(self, part: StepPart) -> Iterator[None]:
+        """Assign the compiles of the block to this part of the step. Outside of a step, nothing is assigned."""
+        if self._part is None:
+            yield
+            return
+        self._assign_compiles()
+        self._part = part, ""
+        try:
+            yield
+            self._assign_compiles()
+        finally:
+            self._part = StepPart.OTHER, ""
+
+    def _execute_forward(self, *args: Any, **options: Any) -> Any:
+        with self._measure(StepPart.FORWARD):
+            return self._plugin_execute(*args, **options)
+
+    def _run_sampling(
+        self,
+        batch_changed: bool,
+        logits_device: Any,
+        request_ids: Any = None,
+        pad_to: int | None = None,
+        logits_requests: Any = None,
+    ) -> Any:
+        with self._measure(StepPart.SAMPLER):
+            answer = self._plugin_sample(batch_changed, logits_device, request_ids, pad_to, logits_requests)
+            if self._part:
+                self._part = StepPart.SAMPLER, describe_requests(self._runner, logits_requests or request_ids or ())
+            return answer
 
     def _collect_batches(self) -> list[Batch]:
         prompts = [forward for forward in self._step_forwards if forward.padded_shape.phase is BucketPhase.PROMPT]
@@ -138,6 +193,7 @@ class ForwardObserver:
             )
             real_shape = (phase, rows, bucket.query_len, decode_lookups[min(1, len(decode_lookups) - 1)][1])
         compiles = int(forward.compile_totals.is_recompilation) if self._compiled else int(not forward.ran_before)
+        self.recompilations.add(StepPart.FORWARD, "", forward.compile_totals)
         return Batch(real_shape, PaddedRun(bucket, forward.ran_before and forward.has_graph and not compiles), compiles)
 
     def _late_recompilation(self, forward: _Forward) -> Batch | None:
@@ -145,23 +201,27 @@ class ForwardObserver:
         batch = forward.batch
         if batch is None or batch.compiles or not forward.compile_totals.is_recompilation:
             return None
+        self.recompilations.add(StepPart.FORWARD, "", forward.compile_totals)
         return Batch(batch.real_shape, PaddedRun(batch.padded_run.bucket, warm=False), compiles=1, batches=0)
 
-    def _assign_compiles(self, new_forward: _Forward | None = None) -> None:
-        """Assign the compiles since the last call to one forward; to `new_forward` if no other forward is running."""
+    def _assign_compiles(self) -> None:
+        """Assign the compiles since the last call to one forward or to the running part of the step."""
         compiles = self._read_compiles() - self._assigned_compiles
-        running = [*self._queued_forwards, *self._step_forwards]
-        if not compiles.recipes or not (running or new_forward):
+        if self._part is None or not (compiles.recipes or compiles.graphs):
             return
         self._assigned_compiles += compiles
         # The card queues forwards, so an earlier forward may be the one that compiles. Attribute the compile to the
         # first forward with an unknown shape.
+        forwards = [*self._queued_forwards, *self._step_forwards]
         cold_forwards = [
-            forward for forward in running if not forward.ran_before and not forward.compile_totals.is_recompilation
+            forward for forward in forwards if not forward.ran_before and not forward.compile_totals.is_recompilation
         ]
-        compiling_forward = cold_forwards[0] if cold_forwards else running[-1] if running else new_forward
-        if compiling_forward:
-            compiling_forward.compile_totals += compiles
+        if cold_forwards:
+            cold_forwards[0].compile_totals += compiles
+        elif self._part[0] is StepPart.FORWARD and self._step_forwards:
+            self._step_forwards[-1].compile_totals += compiles
+        else:
+            self._part_compiles[self._part] += compiles
 
     def _read_compiles(self) -> CompileTotals:
         return self._compiled() if self._compiled else NOTHING
@@ -184,7 +244,6 @@ class ForwardObserver:
         self._current = _Forward(padded_shape, ran_before)
         self._known_shapes.add(padded_shape)
         if not warmup_mode:
-            self._assign_compiles(self._current)
             self._step_forwards.append(self._current)
         self._plugin_check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 

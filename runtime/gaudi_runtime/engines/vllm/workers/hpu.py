@@ -273,6 +273,8 @@ class HpuVerbs:
         counts = {"met": self._observed_shapes.pop_rows() if self._observed_shapes else []}
         if times := self._times.pop_rows():
             counts["compile_times"] = times
+        if recompilations := self._forwards.recompilations.pop_rows():
+            counts["step_compiles"] = recompilations
         return {**counts, "vision": self._tower.pop_rows()} if self._tower else counts
 
     def _run_bucket(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> BucketOutcome:

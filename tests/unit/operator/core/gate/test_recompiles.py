@@ -72,7 +72,9 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
         card.compile(seconds)
         verbs.step(partial(serve, runner, ("prompt", (1, query, 0))))
     counters = json.loads(json.dumps(verbs.counters()))
-    histogram.add_rows(counters["met"], compile_times=counters["compile_times"])
+    histogram.add_rows(
+        counters["met"], compile_times=counters["compile_times"], step_compiles=counters.get("step_compiles", ())
+    )
     board = ReportBoard(PLAN)
     CounterPublisher(board).publish(histogram, RequestCounts(), 0.0)
     names = ("recent_recompiles", "recompiles_since_ready", "cold_shapes", "served")

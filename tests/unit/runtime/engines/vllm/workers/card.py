@@ -1,8 +1,19 @@
 """A fake Gaudi card: its compiled recipes, the memory of its graphs, and its failures."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 MIB, GIB = 2**20, 2**30
+
+
+class DynamoCallbacks:
+    """Dynamo's registry of callbacks."""
+
+    def __init__(self) -> None:
+        self.started: list[Callable[..., None]] = []
+        self.ended: list[Callable[..., None]] = []
+        self.register_start_callback, self.register_end_callback = self.started.append, self.ended.append
 
 
 @dataclass
@@ -27,6 +38,16 @@ class Card:
     compiled: set[tuple[object, ...]] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
     running: int = 0
+    dynamo: Counter[str] = field(default_factory=Counter)
+    dynamo_callbacks: DynamoCallbacks = field(default_factory=DynamoCallbacks)
+
+    def trace(self) -> None:
+        """Make one graph with Dynamo."""
+        for callback in self.dynamo_callbacks.started:
+            callback("DYNAMO")
+        self.dynamo["unique_graphs"] += 1
+        for callback in self.dynamo_callbacks.ended:
+            callback("DYNAMO")
 
     def compile(self, seconds: float = 2.0) -> None:
         """Compile one recipe."""

@@ -127,6 +127,8 @@ def plugin(
         _add_dummy_request=_add_dummy,
         _execute_dummy_scenario=_execute_dummies,
         execute_model=lambda self, step, warmup_mode: _run_dummies(self, card, step),
+        _execute_model_generic=_execute_forward,
+        _run_sampling=lambda self, batch_changed, logits, *rest: (logits(), None),
         _check_config=lambda self, *shape: card.run(*shape[:3], shape[3].is_prompt),
         _can_merge_prefill_contents=_merges,
         _use_graphs=lambda self, metadata, batch: graphs and metadata.tokens <= card.longest_graphed,
@@ -217,6 +219,8 @@ def bridge(card: Card, *missing: str) -> Bridge:
 
     offered = {
         "torch": SimpleNamespace(hpu=_module("torch.hpu", card, missing)),
+        "torch._dynamo.utils": SimpleNamespace(counters={"stats": card.dynamo}),
+        "torch._dynamo.callback": SimpleNamespace(callback_handler=card.dynamo_callbacks),
         "habana_frameworks.torch.hpu.metrics": SimpleNamespace(
             metric_global=lambda name: _Metric(card) if name == "graph_compilation" and name not in missing else None
         ),
@@ -314,9 +318,18 @@ def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
             forwards.append((False, size, 1, manager.find_decode_bucket(size, blocks)[2]))
     for prompt, *shape in forwards:
         metadata = SimpleNamespace(is_prompt=prompt, tokens=shape[0] * shape[1])
-        runner._check_config(*shape, metadata, False)
-        if runner.use_hpu_graph:
-            runner._use_graphs(metadata, shape[0])
+        runner._execute_model_generic(shape, None, metadata, None, None, None, None)
+
+
+def _execute_forward(runner: Any, shape: Sequence[int], positions: Any, metadata: Any, *_: Any) -> None:
+    runner._check_config(*shape, metadata, False)
+    if runner.use_hpu_graph:
+        runner._use_graphs(metadata, shape[0])
+
+
+def sample(runner: Any, request_ids: Sequence[str], compute: Callable[[], Any]) -> None:
+    """Sample the tokens of these requests. `compute` runs the sampler."""
+    runner._run_sampling(False, compute, request_ids)
 
 
 @dataclass(frozen=True)

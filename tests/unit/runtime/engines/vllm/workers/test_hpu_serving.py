@@ -1,6 +1,8 @@
 """Serving by a worker on a Gaudi card: the shapes that it counts and refuses, with a fake of the plugin."""
 
+from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from gaudi_runtime.engines.vllm.workers.forwards import ColdShape
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.engines.vllm.workers.card import Card
 from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain, verbs_on
-from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, serve
+from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, sample, serve
 
 
 def test_bucket_whose_capture_failed_is_served_cold() -> None:
@@ -151,7 +153,7 @@ def test_compiles_up_to_the_threshold_are_no_recompilation(lazy: bool) -> None:
     ]
 
 
-def test_compiles_before_a_forward_are_counted_for_its_batch() -> None:
+def test_compile_before_a_forward_counts_for_other_operations() -> None:
     """For example, a defragmenter may compile before a forward, and the forward's requests wait for the compile."""
     card = Card()
     runner = plugin(card)
@@ -160,7 +162,91 @@ def test_compiles_before_a_forward_are_counted_for_its_batch() -> None:
     verbs.start_serving()
     card.compile()
     verbs.step(partial(serve, runner, ("prompt", (2, 200, 0))))
-    assert [row[-1] for row in plain(verbs.counters())["met"]] == [1]
+    assert plain(verbs.counters()) | {"compile_times": None} == {
+        "met": [["prompt", [2, 200, 0], [2, 256, 0, True], 1, 0]],
+        "compile_times": None,
+        "step_compiles": [["other", "", 1, 2.0]],
+    }
+
+
+def test_graph_of_dynamo_in_a_forward_is_a_recompilation() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("prompt", PROMPT)
+    verbs.start_serving()
+    check = runner._check_config
+    runner._check_config = lambda *shape: (check(*shape), card.trace())
+    verbs.step(partial(serve, runner, ("prompt", (2, 200, 0))))
+    assert plain(verbs.counters())["met"] == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 1]]
+
+
+def sampled_step(card: Card, compute: Callable[[], None], *sampling: dict[str, Any]) -> Any:
+    """Return the counts of a step that samples one token for each request with these parameters."""
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("decode", DECODE)
+    plain(verbs.counters())
+    verbs.start_serving()
+    names = [f"request {number}" for number in range(len(sampling))]
+    runner.requests = {
+        name: SimpleNamespace(sampling_params=SimpleNamespace(**{"temperature": 0.0, **each}))
+        for name, each in zip(names, sampling, strict=True)
+    }
+
+    def execute() -> None:
+        serve(runner, ("decode", (3, 1, 60)))
+        sample(runner, names, compute)
+
+    verbs.step(execute)
+    return plain(verbs.counters())
+
+
+@MODES
+def test_recipes_of_the_sampler_leave_the_forward_warm(lazy: bool) -> None:
+    card = Card(lazy=lazy)
+    found = sampled_step(card, partial(card.compile, 0.2), {"logprobs": 5})
+    assert found["met"] == [["decode", [3, 1, 60], [4, 1, 64, True], 1, 0]]
+    assert found["step_compiles"] == [["sampler", "logprobs", 1, 0.2]]
+
+
+def test_graph_of_dynamo_in_the_sampler_is_a_recompilation() -> None:
+    card = Card(lazy=False)
+    ((part, kind, count, seconds),) = sampled_step(card, card.trace, {"top_k": 20})["step_compiles"]
+    assert (part, kind, count) == ("sampler", "top_k", 1)
+    assert seconds >= 0
+
+
+def test_short_recipes_of_the_sampler_are_small_compiles() -> None:
+    card = Card()
+    found = sampled_step(card, partial(card.compile, RECOMPILATION_SECONDS / 2), {"logprobs": 5})
+    assert "step_compiles" not in found
+    assert found["compile_times"] == [["serving", 1, RECOMPILATION_SECONDS / 2, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "kind"),
+    [
+        ([{}], "greedy"),
+        ([{"temperature": 0.8, "top_k": 0, "top_p": 1.0}], "random"),
+        ([{}, {"temperature": 0.8}], "greedy and random"),
+        ([{"presence_penalty": 0.5}, {"logprobs": 0}], "logprobs, presence_penalty"),
+        ([{}, {"temperature": 0.8, "top_k": 20}], "greedy and random, top_k"),
+    ],
+)
+def test_kind_of_a_sampler_compile_names_the_request_parameters(sampling: list[dict[str, Any]], kind: str) -> None:
+    card = Card()
+    ((_, found, _, _),) = sampled_step(card, card.compile, *sampling)["step_compiles"]
+    assert found == kind
+
+
+def test_sampler_of_warm_up_is_not_counted_as_served() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    sample(runner, [], card.compile)
+    verbs.start_serving()
+    assert plain(verbs.counters()) == {"met": []}
 
 
 class Queued:
