@@ -18,6 +18,7 @@ from gaudi_runtime.contract.report import (
     RecipeOutcome,
     RequestCounts,
     ServedTraffic,
+    StepPart,
     WarmupReport,
 )
 from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
@@ -166,8 +167,16 @@ def _traffic_metrics(served: ServedTraffic) -> Iterator[Metric]:
         hits.add_metric(["vision"], served.vision.hits)
         cold_shapes.add_metric(["vision"], served.vision.misses)
         recompiles.add_metric(["vision"], served.vision.recompiles)
-    yield from (hits, cold_shapes, recompiles, tokens, blocks)
-    help_text = "Batches that waited for compiles of helper graphs only."
+    step_seconds = CounterMetricFamily(
+        "gaudi_step_compile_seconds", "Time of the recompilations in steps.", labels=["part"]
+    )
+    for part in StepPart:
+        steps = [step for step in served.step_compiles if step.part is part]
+        step_seconds.add_metric([part], sum(step.seconds for step in steps))
+        if part is not StepPart.FORWARD:
+            recompiles.add_metric([part], sum(step.count for step in steps))
+    yield from (hits, cold_shapes, recompiles, tokens, blocks, step_seconds)
+    help_text = "Forwards and other parts of steps that waited for short compiles only."
     yield CounterMetricFamily("gaudi_small_compiles", help_text, value=served.small_compiles)
 
 

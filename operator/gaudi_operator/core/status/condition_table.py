@@ -69,7 +69,7 @@ CONDITIONS = (
     ConditionKind(
         "BucketCoverage",
         TRUE,
-        "Every admissible batch has a bucket, and every request so far had a warm graph.",
+        "Every admissible batch has a bucket, and no request so far waited for a compile.",
         judge_bucket_coverage,
         judges_spec=True,
     ),

@@ -17,7 +17,8 @@ from gaudi_operator.core.status.cold_shapes import suggest_bucket
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_operator.core.status.plan import current_forecast, describe_plan
 from gaudi_operator.core.status.recipes import recipe_miss_reason
-from gaudi_runtime.contract.report import WarmupReport
+from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles
+from gaudi_runtime.contract.report import StepPart, WarmupReport
 
 CHANGE_BUCKETS = "Add buckets for these shapes to spec.bucketing."
 
@@ -60,11 +61,16 @@ def _judge_measured_plan(plan: PlanState, readiness: Readiness) -> tuple[Conditi
 
 
 def judge_bucket_coverage(state: State) -> Verdict:
-    """Judge the condition BucketCoverage: every batch has a bucket, and every request used a warm graph."""
+    """Judge the condition BucketCoverage: every batch has a bucket, and no request waited for a compile."""
     reports = [pod.report for pod in state.serving_pods if pod.report]
-    if state.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _has_cold_batches(reports):
-        message = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
-        return Verdict(FALSE, "ColdShapes", f"{message} {suggest_bucket(state) or _advise_on_cold_shapes(reports)}")
+    if state.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE:
+        if any(map(_has_cold_shapes, reports)):
+            message = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
+            return Verdict(FALSE, "ColdShapes", f"{message} {suggest_bucket(state) or _advise_on_cold_shapes(reports)}")
+        if steps := [step for report in reports for step in step_compiles(report)]:
+            compiled_sampler = any(step.part is StepPart.SAMPLER for step in steps)
+            reason = "SamplerCompiled" if compiled_sampler else "StepCompiled"
+            return Verdict(FALSE, reason, describe_step_compiles(steps))
     forecast = current_forecast(state)
     if forecast is None:
         return Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason.")
@@ -82,14 +88,18 @@ def judge_bucket_coverage(state: State) -> Verdict:
         return Verdict(
             TRUE,
             "Covered",
-            "Every admissible batch has a bucket. Some requests had no warm graph, but "
+            "Every admissible batch has a bucket. Some requests waited for a compile, but "
             "spec.readiness.onRecompiles is Ignore.",
         )
-    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far had a warm graph.")
+    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and no request so far waited for a compile.")
 
 
 def _has_cold_batches(reports: Iterable[WarmupReport]) -> bool:
     return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
+
+
+def _has_cold_shapes(report: WarmupReport) -> bool:
+    return bool(report.cold_shapes) or report.recompiles_since_ready > sum(step.count for step in step_compiles(report))
 
 
 def judge_settings_effective(state: State) -> Verdict:

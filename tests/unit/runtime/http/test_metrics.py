@@ -45,3 +45,18 @@ async def test_metrics_of_the_vision_tower_have_the_phase_vision() -> None:
     assert [registry.get_sample_value(name, label) for name in names] == [5, 2, 1]
     states = ({**label, "state": each} for each in ("planned", "warmed"))
     assert [registry.get_sample_value("gaudi_buckets", each) for each in states] == [4, 3]
+
+
+async def test_metrics_of_steps_have_the_part_that_compiled() -> None:
+    board = ReportBoard("0" * 64)
+    async with served(sim_config()) as api:
+        parts = [["forward", "", 1, 4.0], ["sampler", "top_k", 2, 1.0], ["sampler", "logprobs", 1, 2.0]]
+        api.engine.counters.add_rows([], step_compiles=parts)
+        registry = new_registry(MetricSources(board.report, api.engine))
+    name = "gaudi_step_compile_seconds_total"
+    seconds = [registry.get_sample_value(name, {"part": part}) for part in ("forward", "sampler", "other")]
+    counts = [
+        registry.get_sample_value("gaudi_recompiles_since_ready_total", {"phase": part})
+        for part in ("sampler", "other")
+    ]
+    assert (seconds, counts) == ([4.0, 3.0, 0.0], [3.0, 0.0])

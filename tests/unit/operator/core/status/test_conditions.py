@@ -11,7 +11,11 @@ from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.condition_table import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, ServedTraffic, ServedVision, WarmupReport
+from gaudi_runtime.contract.report import (
+    ServedTraffic,
+    ServedVision,
+    WarmupReport,
+)
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import violations
 from tests.unit.operator.core.pod_objects import pod, view
@@ -303,7 +307,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         state_of([serving(said=report())]),
-        Verdict(TRUE, "Covered", f"{BUCKETED}, and every request so far had a warm graph."),
+        Verdict(TRUE, "Covered", f"{BUCKETED}, and no request so far waited for a compile."),
     ),
     (
         "BucketCoverage",
@@ -336,13 +340,8 @@ def test_cold_shapes_are_accepted_if_recompiles_are_ignored() -> None:
     lenient = inference(readiness={"onRecompiles": "Ignore"})
     found = state_of([serving(said=report(recompiles_since_ready=1))], inference=lenient)
     assert verdict("BucketCoverage", found) == Verdict(
-        TRUE, "Covered", f"{BUCKETED}. Some requests had no warm graph, but spec.readiness.onRecompiles is Ignore."
+        TRUE, "Covered", f"{BUCKETED}. Some requests waited for a compile, but spec.readiness.onRecompiles is Ignore."
     )
-
-
-def test_cold_shape_without_a_compile_is_reported() -> None:
-    cold = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=1)
-    assert verdict("BucketCoverage", state_of([serving(said=report(cold_shapes=(cold,)))])).status is FALSE
 
 
 def test_cold_image_sizes_cause_the_advice_to_add_sizes() -> None:

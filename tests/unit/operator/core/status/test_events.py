@@ -34,6 +34,7 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
         ("Stalled", Verdict(TRUE, "NotBuilt", "Not built."), Event("Warning", "Stalled", "NotBuilt: Not built.")),
         ("Degraded", Verdict(TRUE, "ReplicasLost", "1 lost."), Event("Warning", "Degraded", "1 lost.")),
         ("BucketCoverage", Verdict(FALSE, "ColdShapes", "Cold."), Event("Warning", "ColdShapes", "Cold.")),
+        ("BucketCoverage", Verdict(FALSE, "SamplerCompiled", "Wait."), Event("Warning", "SamplerCompiled", "Wait.")),
         ("BucketCoverage", Verdict(FALSE, "BucketsMissing", "Gaps."), Event("Warning", "BucketsMissing", "Gaps.")),
     ],
 )
