@@ -17,8 +17,8 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── DeviceUnavailable    the requested device does not exist
 └── PortUnavailable      a port of this instance is in use
 DeviceOutOfMemory        a graph or buffer did not fit; ends the capture of a phase, not the process
-GraphRefused             the engine never captures a graph of a shape
-└── ShapeRefused         the engine runs a bucket as another bucket, so the bucket stays cold
+GraphRefused             a limit in the spec excludes the graph of a shape
+ShapeRefused             the engine does not run a bucket as planned, so the bucket stays cold or has no graph
 """
 
 from collections.abc import Callable
@@ -178,8 +178,8 @@ class DeviceOutOfMemory(Exception):
 
 
 class GraphRefused(Exception):
-    """The runtime error that the engine never captures a graph of this shape. The bucket counts as not captured."""
+    """The runtime error that a limit in the spec excludes the graph of this shape."""
 
 
-class ShapeRefused(GraphRefused):
-    """The runtime error that the engine runs this bucket as another bucket, so the bucket stays cold."""
+class ShapeRefused(Exception):
+    """The runtime error that the engine does not run or capture this bucket as planned."""

@@ -42,7 +42,7 @@ EXAMPLE_CLASS = {
     "spec": {"default": True, "limits": {"maxReplicas": 2, "hostPaths": []}},
 }
 _DESCRIPTION = """\
-Serves language models on Intel Gaudi with vLLM. A replica receives traffic only after its graphs are captured.
+Serves language models on Intel Gaudi with vLLM. A replica receives traffic only after every planned shape is compiled.
 Warm-up has a plan, a progress and an estimated end. A new revision replaces the old one only after its own warm-up,
 and a revision that fails is rolled back. It needs neither a webhook nor a certificate manager.
 

@@ -126,18 +126,19 @@ def test_children_are_deleted_with_their_resource_without_operator(
 def test_revision_with_too_few_graphs_rolls_back_until_threshold_drops(
     apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
-    resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")
+    all_graphs = {"minCapturedPromptPercent": 100}
+    resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS, readiness=all_graphs), pods("short")
     wait_ready("short")
     old = of.only()["metadata"]["name"]
     # This memory has room for the weights, the KV blocks of four sequences, and two of the three graphs.
     resource.patch({"accelerator": {"deviceMemory": "3650Ki"}})
     stalled = next(state for state in resource.states(PATIENCE) if is_stalled(state, "RolledBack"))
     assert "failed (CapturedBelowThreshold)" in condition(stalled, "Stalled")["message"]
-    assert "1 of 2 prompt graphs (50 %) are captured (minimum 100 %)" in condition(stalled, "Stalled")["message"]
+    assert "1 of 2 prompt buckets (50 %) are executed (minimum 100 %)" in condition(stalled, "Stalled")["message"]
     assert condition(stalled, "Available")["status"] == "True"
     of.wait_endpoint(old, ready=True)
     of.wait_gone(of.names() - {old})
-    resource.patch({"readiness": {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}})
+    resource.patch({"readiness": {"minCapturedPromptPercent": 0}})
     of.kubectl("annotate", "gi", "short", "inference.gaudi.dev/restarted-at=once-more")
     next(state for state in resource.states(PATIENCE) if is_ready(state))
     of.wait_gone({old})

@@ -48,7 +48,7 @@ def test_open_prints_the_address_of_the_served_page(
     ):
         assert "<title>Warm-up</title>" in http.get("/").text
         rows = BucketTable.model_validate_json(http.get(BUCKETS_PATH).content).rows
-    assert {row.state for row in rows} == {BucketState.CAPTURED}
+    assert {row.state for row in rows} == {BucketState.EXECUTED}
 
 
 def test_ended_open_command_stops_forwarding(

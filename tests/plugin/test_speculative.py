@@ -87,7 +87,7 @@ def test_every_planned_shape_is_warmed_and_captured(facts: Facts) -> None:
     captured = report["prompt"]["captured"] + report["decode"]["captured"]
     # The plugin captures no graphs for the longest pieces of split prompts. The report lists these shapes as skipped.
     assert captured + len(report["skipped"]) == len(planned_shapes(facts))
-    assert all(each["reason"] == "vLLM runs this shape without a graph" for each in report["skipped"])
+    assert all(each["cause"] == "Limit" for each in report["skipped"])
 
 
 def test_decode_steps_with_drafts_run_no_cold_shape(facts: Facts) -> None:

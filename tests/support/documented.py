@@ -171,7 +171,6 @@ def tiny_llama(hub: str) -> dict[str, Any]:
     changes = {
         "model": {"source": {"huggingFace": {"tokenSecretRef": None}}, "dtype": "bfloat16", "maxModelLen": 256},
         "engine": {
-            "executionMode": "HpuGraphs",
             "maxNumSeqs": 2,
             "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},  # saves an interpreter
             "env": [{"name": "HF_ENDPOINT", "value": hub}],

@@ -27,6 +27,7 @@ SEED: Object = {
         "allowGaps": True,
     },
     "warmup": {"graphMemoryPercent": 40},
+    "readiness": {"minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100},
 }
 """Log 000: Llama 3.1 8B on one Gaudi 2, where 15 of 24 prompt graphs fit (docs/internals/warmup.md, Capture budget).
 

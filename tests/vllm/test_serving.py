@@ -62,7 +62,7 @@ def test_eager_mode_reports_no_captured_graphs(runtime: RuntimeProcess) -> None:
     report = runtime.report()
     assert report.prompt.warmed == report.prompt.planned == 2
     assert report.decode.warmed == report.decode.planned > 2
-    assert not report.prompt.capture_applies
+    assert not report.prompt.has_second_step
     assert report.prompt.captured == report.decode.captured == 0
     assert not report.simulated
 

@@ -84,12 +84,36 @@ class BucketPhase(StrEnum):
     DECODE = "decode"
 
 
+class SkipCause(StrEnum):
+    """The cause of a skipped bucket in the contract's report. Capture ends in spite of the first two causes."""
+
+    LIMIT = "Limit"
+    """A limit in the spec: the time budget, or the most tokens of a graph."""
+    MEMORY = "Memory"
+    """The memory for graphs is used up."""
+    FAILURE = "Failure"
+    """Any other cause."""
+
+
 class SkippedBucket(TolerantModel):
     """A bucket in the contract's report that is cold or has no graph, with the rule or event that caused this."""
 
     phase: BucketPhase
     bucket: Shape
     reason: Text
+    cause: SkipCause = SkipCause.FAILURE
+    graph_bytes: Bytes = Field(0, description="Estimated bytes of a graph that was left out for memory.")
+
+
+class Preparation(StrEnum):
+    """The step after the compile of each bucket in the contract's report."""
+
+    CAPTURE = "Capture"
+    """A graph is captured (HpuGraphs)."""
+    EXECUTION = "Execution"
+    """The bucket is executed a second time (TorchCompile, which has no graph per bucket)."""
+    NOTHING = "Nothing"
+    """The bucket was executed by its compile (Lazy and Eager), or warm-up is disabled."""
 
 
 class PhaseProgress(TolerantModel):
@@ -100,8 +124,11 @@ class PhaseProgress(TolerantModel):
 
     planned: Count = 0
     warmed: Count = 0
-    captured: Count = 0
-    capture_applies: bool = Field(True, description="False in modes without graphs, which capture nothing.")
+    captured: Count = Field(0, description="Buckets whose graph was captured, or that were executed a second time.")
+    preparation: Preparation = Preparation.CAPTURE
+    left_out_by_limit: Count = Field(0, description="Buckets that a limit in the spec left out.")
+    left_out_for_memory: Count = Field(0, description="Buckets that were left out for the memory of graphs.")
+    left_out_bytes: Bytes = Field(0, description="Estimated bytes of the buckets that were left out for memory.")
     graph_bytes: Bytes = Field(0, description="Measured bytes of the captured graphs.")
     cached: Count = Field(0, description="Planned buckets whose recipe was in the recipe cache at start.")
     current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) of the current step.")
@@ -114,6 +141,22 @@ class PhaseProgress(TolerantModel):
         if max(self.warmed, self.captured, self.cached) > self.planned:
             raise ValueError(f"a count of buckets exceeds the {self.planned} planned buckets")
         return self
+
+    @property
+    def has_second_step(self) -> bool:
+        """Whether each bucket has a second step after its compile."""
+        return self.preparation is not Preparation.NOTHING
+
+    @property
+    def prepared(self) -> int:
+        """The number of buckets that have completed their last step."""
+        return self.captured if self.has_second_step else self.warmed
+
+    @property
+    def failed(self) -> int:
+        """The number of buckets that are neither prepared nor left out by a limit or for memory."""
+        left_out = self.left_out_by_limit + self.left_out_for_memory
+        return max(0, self.planned - self.prepared - left_out)
 
 
 class VisionBucket(NamedTuple):

@@ -115,7 +115,7 @@ class Engine(Protocol):
 
     @property
     def captures_graphs(self) -> bool:
-        """Whether this execution mode captures graphs."""
+        """Whether this execution mode has a second step for each bucket, which captures or executes the bucket."""
 
     def report_fields(self) -> Mapping[str, object]:
         """Return the report fields that only the engine can set, such as `simulated` without a real model."""
@@ -138,7 +138,8 @@ class Engine(Protocol):
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape and return its measured size in bytes.
 
-        Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused if the engine runs the shape without a graph.
+        Raises DeviceOutOfMemory, GraphRefused if a limit in the spec excludes this graph, or ShapeRefused if the engine
+        made no graph for another reason.
         """
 
     def use_warm_buckets(self, plan: BucketPlan) -> None:

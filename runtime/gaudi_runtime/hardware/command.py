@@ -99,7 +99,7 @@ class _TrialDisplay:
         if report is not None and self._task_id is not None:
             planned = report.prompt.planned + report.decode.planned
             phases = (report.prompt, report.decode)
-            completed = sum(phase.captured if phase.capture_applies else phase.warmed for phase in phases)
+            completed = sum(phase.prepared for phase in phases)
             self._progress.update(self._task_id, total=planned or None, completed=completed, what=report.phase)
 
     def _finish_step(self) -> None:

@@ -71,7 +71,7 @@ def check_graphs(facts: HardwareReport) -> Verdict:
 def _is_complete(report: WarmupReport) -> bool:
     planned_count = report.prompt.planned + report.decode.planned
     phases = (report.prompt, report.decode)
-    captured_count = sum(phase.captured if phase.capture_applies else phase.warmed for phase in phases)
+    captured_count = sum(phase.prepared for phase in phases)
     return planned_count > 0 and captured_count + report.skipped_total == planned_count
 
 
@@ -81,7 +81,7 @@ def _format_counts(report: WarmupReport) -> str:
 
 
 def _format_progress(progress: PhaseProgress) -> str:
-    return f"{progress.captured if progress.capture_applies else progress.warmed}/{progress.planned}"
+    return f"{progress.prepared}/{progress.planned}"
 
 
 def check_serving(facts: HardwareReport) -> Verdict:

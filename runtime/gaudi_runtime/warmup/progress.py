@@ -16,6 +16,8 @@ from gaudi_runtime.contract.report import (
     MAX_WARNINGS,
     BucketPhase,
     PhaseProgress,
+    Preparation,
+    SkipCause,
     SkippedBucket,
     SkippedVisionBucket,
     VisionBucket,
@@ -66,14 +68,15 @@ def graph_shares_line(pool: GraphPool, free_bytes: int, prompt_ratio: float) -> 
     )
 
 
-def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, graph_bytes: int) -> str:
-    """Format the progress log line about the captured graphs of a phase."""
+def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], progress: PhaseProgress, graph_bytes: int) -> str:
+    """Format the progress log line about the captured or executed buckets of a phase."""
     # The percentage refers to the planned graphs. It is rounded down, so that 100.0 appears only if all graphs are
     # captured.
-    share = len(buckets) * 1000 // planned / 10 if planned else 100.0
+    share = len(buckets) * 1000 // progress.planned / 10 if progress.planned else 100.0
+    outcome = "executed" if progress.preparation is Preparation.EXECUTION else "captured"
     return (
-        f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{format_bytes(graph_bytes)} "
-        f"buckets:{[list(bucket) for bucket in sorted(buckets)]}"
+        f"Graph/{str(phase).capitalize()} {outcome}:{len(buckets)} ({share:.1f}%) "
+        f"used_mem:{format_bytes(graph_bytes)} buckets:{[list(bucket) for bucket in sorted(buckets)]}"
     )
 
 
@@ -88,10 +91,13 @@ class Progress:
     See docs/internals/warmup.md, Log lines.
     """
 
-    def __init__(self, board: ReportBoard, plan: BucketPlan, captures: bool, spans: WarmupSpans = NO_SPANS) -> None:
+    def __init__(
+        self, board: ReportBoard, plan: BucketPlan, preparation: Preparation, spans: WarmupSpans = NO_SPANS
+    ) -> None:
         self._board, self._plan, self._spans = board, plan, spans
+        self._captured_state = BucketState.EXECUTED if preparation is Preparation.EXECUTION else BucketState.CAPTURED
         self._phases = {
-            phase: PhaseProgress(planned=len(plan.buckets_of(phase)), capture_applies=captures) for phase in BucketPhase
+            phase: PhaseProgress(planned=len(plan.buckets_of(phase)), preparation=preparation) for phase in BucketPhase
         }
         self._vision = VisionProgress()
         self._skipped: list[SkippedBucket] = []
@@ -135,8 +141,8 @@ class Progress:
         self._begin_step(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
     def publish_captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
-        """Publish that `bucket` has a graph. `graph_bytes` is the total of the phase."""
-        self._board.buckets.set_state(phase, bucket, BucketState.CAPTURED)
+        """Publish that `bucket` is captured or executed. `graph_bytes` is the total of the phase."""
+        self._board.buckets.set_state(phase, bucket, self._captured_state)
         captured_count = self._phases[phase].captured + 1
         self._change_phase(phase, eta, captured=captured_count, graph_bytes=graph_bytes, **_IDLE)
 
@@ -148,7 +154,9 @@ class Progress:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets
         for phase, progress in self._phases.items():
-            self._phases[phase] = progress.model_copy(update=_IDLE)
+            self._phases[phase] = progress.model_copy(
+                update={**_IDLE, **_left_out(progress, [item for item in buckets if item.phase is phase])}
+            )
         if buckets and len(self._skipped) > MAX_SKIPPED:
             log.warning("%d buckets were left out. Only the first %d are logged.", len(self._skipped), MAX_SKIPPED)
         self._board.update(
@@ -159,7 +167,7 @@ class Progress:
 
     def publish_capture_end(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
         """Publish that the capture of a phase has ended."""
-        log.info("%s", captured_line(phase, buckets, self._phases[phase].planned, graph_bytes))
+        log.info("%s", captured_line(phase, buckets, self._phases[phase], graph_bytes))
 
     def publish_vision_plan(self, buckets: Sequence[VisionBucket]) -> None:
         """Publish the planned buckets of the vision tower."""
@@ -199,3 +207,13 @@ class Progress:
         timing = {} if eta is None else {"eta_seconds": eta}
         saved = max(0.0, self._saved_seconds)
         self._board.update(compiles=compiles, recipe_seconds_saved=saved, **{phase: self._phases[phase]}, **timing)
+
+
+def _left_out(progress: PhaseProgress, skipped: Sequence[SkippedBucket]) -> dict[str, int]:
+    """Return the counts and bytes of a phase after these buckets were skipped by a limit or for memory."""
+    for_memory = [item.graph_bytes for item in skipped if item.cause is SkipCause.MEMORY]
+    return {
+        "left_out_by_limit": progress.left_out_by_limit + sum(item.cause is SkipCause.LIMIT for item in skipped),
+        "left_out_for_memory": progress.left_out_for_memory + len(for_memory),
+        "left_out_bytes": progress.left_out_bytes + sum(for_memory),
+    }

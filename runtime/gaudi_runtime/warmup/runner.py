@@ -14,7 +14,7 @@ from typing import cast
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
+from gaudi_runtime.contract.report import BucketPhase, Phase, Preparation, SkipCause, SkippedBucket, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SupportsVision
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.memory_split import DeviceMemorySplit, graph_pool
@@ -115,7 +115,7 @@ def warm_up(
         time_budget=TimeBudget(config.warmup.time_budget_seconds, clock),
         journal=Journal(recipe_folder, engine.recipe_key()),
         estimate=Estimate(config.limits.block_size),
-        progress=Progress(board, plan, captures_graphs, spans),
+        progress=Progress(board, plan, _preparation(config, captures=captures_graphs), spans),
         spans=spans,
     )
     try:
@@ -125,6 +125,14 @@ def warm_up(
     kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures_graphs else (StepKind.COMPILE,)
     elapsed_seconds = job.time_budget.elapsed_seconds()
     return job.estimate.pace(kinds, elapsed_seconds + job.spent.saved_seconds, elapsed_seconds - job.spent.step_seconds)
+
+
+def _preparation(config: RuntimeConfig, *, captures: bool) -> Preparation:
+    """Return the step that follows the compile of each bucket. With torch.compile, the compiled code is the graph."""
+    if not captures:
+        return Preparation.NOTHING
+    is_compiled = config.engine.execution_mode is ExecutionMode.TORCH_COMPILE
+    return Preparation.EXECUTION if is_compiled else Preparation.CAPTURE
 
 
 def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
@@ -235,7 +243,7 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
         raise_if_stopped(job.stop)
         # The budget is checked between steps, because a compilation cannot be interrupted.
         if not step.covering and job.time_budget.is_spent(_reserved_seconds(job, capture_totals)):
-            over_budget.append(_make_skipped(step.phase, step.bucket, job.time_budget.reason))
+            over_budget.append(_make_skipped(step.phase, step.bucket, job.time_budget.reason, SkipCause.LIMIT))
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
             cold_buckets.append(skipped)
             job.progress.publish_skipped([skipped])
@@ -282,8 +290,10 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     return None
 
 
-def _make_skipped(phase: BucketPhase, bucket: Bucket, reason: str) -> SkippedBucket:
-    return SkippedBucket(phase=phase, bucket=bucket, reason=reason[:MAX_REASON])
+def _make_skipped(
+    phase: BucketPhase, bucket: Bucket, reason: str, cause: SkipCause = SkipCause.FAILURE
+) -> SkippedBucket:
+    return SkippedBucket(phase=phase, bucket=bucket, reason=reason[:MAX_REASON], cause=cause)
 
 
 def _drop_cold_steps(job: Job, cold: list[SkippedBucket]) -> Cold:
@@ -364,7 +374,7 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     """Capture one graph.
 
-    If the graph does not fit, its phase ends. If the engine refuses the shape, the phase continues.
+    If the graph does not fit, its phase ends. If the engine makes no graph of the shape, the phase continues.
     """
     phase_budget, started = budget.phase_budget(step.phase), job.clock()
     timed_step = (StepKind.CAPTURE, step.phase, step.bucket)
@@ -379,7 +389,10 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         phase_budget.record_out_of_memory(str(error))
         return
     except GraphRefused as error:
-        phase_budget.record_refused(str(error))
+        phase_budget.record_refused(str(error), SkipCause.LIMIT)
+        return
+    except ShapeRefused as error:
+        phase_budget.record_refused(str(error), SkipCause.FAILURE)
         return
     job.record_seconds(timed_step, job.clock() - started)
     for remaining in map(budget.phase_budget, BucketPhase):

@@ -20,12 +20,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkipCause, SkippedBucket
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import cover_first
@@ -160,11 +161,18 @@ class CaptureStep:
     position: int
 
 
+class LeftOut(NamedTuple):
+    """The reason and the cause why a bucket has no graph."""
+
+    reason: str
+    cause: SkipCause
+
+
 class PhaseBudget:
     """The capture budget of one phase: its queue and its running totals. All amounts are in bytes.
 
     `captured` contains the buckets with a graph, in order. `left_out` and `refused` contain the buckets without a
-    graph, with the reasons.
+    graph. Only buckets of `left_out` are tried in the second pass.
     """
 
     def __init__(self, phase: BucketPhase, queue: Collection[Bucket], share: int, block_size: int) -> None:
@@ -172,8 +180,8 @@ class PhaseBudget:
         self.remaining_bytes = share
         self.graph_bytes = 0
         self.captured: list[Bucket] = []
-        self.left_out: dict[Bucket, str] = {}
-        self.refused: dict[Bucket, str] = {}
+        self.left_out: dict[Bucket, LeftOut] = {}
+        self.refused: dict[Bucket, LeftOut] = {}
         self.ended = False
         self._queue = deque(queue)
         self._planned_count = len(queue)
@@ -198,13 +206,14 @@ class PhaseBudget:
         """Return the first bucket of the queue whose estimated bytes are less than the rest of the share."""
         while self._queue and not self.ended:
             bucket = self._queue[0]
-            estimate = self._estimate_bytes(bucket)
+            estimate = self.estimate_bytes(bucket)
             # The estimate is 0 before the first graph, because the size of a graph is known only after a capture.
             if estimate < self.remaining_bytes:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
             free = format_bytes(max(0, self.remaining_bytes))
             self._skip_first(
-                f"this graph needs about {format_bytes(estimate)}, but only {free} are left for {self.phase} graphs"
+                f"this graph needs about {format_bytes(estimate)}, but only {free} are left for {self.phase} graphs",
+                SkipCause.MEMORY,
             )
         return None
 
@@ -222,26 +231,28 @@ class PhaseBudget:
     def record_out_of_memory(self, reason: str) -> None:
         """End the phase, because the graph of the current step did not fit into the device memory."""
         failed_bucket = self._queue[0]
-        self._skip_first(f"the device ran out of memory while this graph was captured ({reason})")
-        self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed_bucket)}")
-
-    def record_refused(self, reason: str) -> None:
-        """Record that the engine cannot make a graph of the current step's shape."""
-        # The second pass does not retry this shape, because a larger share of memory would not change the result.
-        self.refused[self._pop()] = reason
-
-    def end(self, reason: str) -> None:
-        """Leave out all buckets that were not tried yet, with this reason."""
-        self.skip_all_except((), reason)
+        # The budget had bytes for this graph. So if the phase has no graph yet, its memory was not used up by graphs.
+        cause = SkipCause.MEMORY if self.captured else SkipCause.FAILURE
+        self._skip_first(f"the device ran out of memory while this graph was captured ({reason})", cause)
+        self.skip_all_except(
+            (),
+            f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed_bucket)}",
+            cause,
+        )
         self.ended = True
 
-    def skip_all_except(self, buckets: Collection[Bucket], reason: str) -> None:
-        """Leave out all buckets that were not tried yet, except `buckets`, with this reason."""
+    def record_refused(self, reason: str, cause: SkipCause) -> None:
+        """Record that the engine makes no graph of the current step's shape."""
+        # The second pass does not retry this shape, because a larger share of memory would not change the result.
+        self.refused[self._pop()] = LeftOut(reason, cause)
+
+    def skip_all_except(self, buckets: Collection[Bucket], reason: str, cause: SkipCause) -> None:
+        """Leave out all buckets that were not tried yet, except `buckets`."""
         for _ in range(len(self._queue)):
             if self._queue[0] in buckets:
                 self._queue.rotate(-1)
             else:
-                self._skip_first(reason)
+                self._skip_first(reason, cause)
 
     def resume(self, share: int) -> None:
         """Queue the left-out buckets a second time, with another share of the memory."""
@@ -250,17 +261,17 @@ class PhaseBudget:
         self.left_out = {}
         self.remaining_bytes = share
 
-    def _skip_first(self, reason: str) -> None:
-        self.left_out[self._pop()] = reason
+    def estimate_bytes(self, bucket: Bucket) -> int:
+        """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first graph."""
+        return self._weigh(bucket) * self.graph_bytes // self._captured_weight if self._captured_weight else 0
+
+    def _skip_first(self, reason: str, cause: SkipCause) -> None:
+        self.left_out[self._pop()] = LeftOut(reason, cause)
 
     def _pop(self) -> Bucket:
         bucket = self._queue.popleft()
         self.waiting_weight -= self._weigh(bucket)
         return bucket
-
-    def _estimate_bytes(self, bucket: Bucket) -> int:
-        """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first graph."""
-        return self._weigh(bucket) * self.graph_bytes // self._captured_weight if self._captured_weight else 0
 
     def _weigh(self, bucket: Bucket) -> int:
         return bucket_weight(self.phase, bucket, self._block_size)
@@ -309,17 +320,27 @@ class CaptureBudget:
         return self._prompt if phase is BucketPhase.PROMPT else self._decode
 
     def end(self, reason: str, except_buckets: Collection[tuple[BucketPhase, Bucket]] = ()) -> None:
-        """Leave out all buckets with this reason, except the buckets in `except_buckets`, which are tried once more."""
+        """Leave out all buckets because of a limit, except the buckets in `except_buckets`, which are tried once more.
+
+        `reason` names the limit.
+        """
         for budget in (self._prompt, self._decode):
-            budget.skip_all_except({bucket for phase, bucket in except_buckets if phase is budget.phase}, reason)
+            kept = {bucket for phase, bucket in except_buckets if phase is budget.phase}
+            budget.skip_all_except(kept, reason, SkipCause.LIMIT)
         self._second_pass.clear()
 
     def skipped_buckets(self) -> tuple[SkippedBucket, ...]:
         """Return the buckets that have no graph so far, with the reasons."""
         return tuple(
-            SkippedBucket(phase=budget.phase, bucket=bucket, reason=reason)
+            SkippedBucket(
+                phase=budget.phase,
+                bucket=bucket,
+                reason=reason,
+                cause=cause,
+                graph_bytes=budget.estimate_bytes(bucket) if cause is SkipCause.MEMORY else 0,
+            )
             for budget in (self._prompt, self._decode)
-            for bucket, reason in (*budget.refused.items(), *budget.left_out.items())
+            for bucket, (reason, cause) in (*budget.refused.items(), *budget.left_out.items())
         )
 
     def _resume_next_phase(self) -> bool:

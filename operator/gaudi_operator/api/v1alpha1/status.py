@@ -61,7 +61,7 @@ class BucketCounts(ApiModel):
 
     planned: Count = Field(description="Number of buckets in the plan.")
     warmed: Count = Field(description="Number of planned buckets that are compiled.")
-    captured: Count = Field(description="Number of planned buckets whose graph is captured.")
+    captured: Count = Field(description="Number of planned buckets that are captured or executed a second time.")
 
 
 class VisionCounts(ApiModel):
@@ -80,13 +80,17 @@ class Buckets(ApiModel):
 
 
 class CapturedPercent(ApiModel):
-    """Captured share in the status: planned buckets whose graph is captured, in percent, rounded down."""
+    """Captured share in the status, in percent, rounded down.
+
+    It counts planned buckets whose graph is captured (HpuGraphs), that are executed a second time (TorchCompile), or
+    that are warm (Lazy and Eager).
+    """
 
     prompt: Percent | None = Field(
-        None, description="Share of planned prompt buckets whose graph is captured, in percent, rounded down."
+        None, description="Share of planned prompt buckets that are captured or executed, in percent, rounded down."
     )
     decode: Percent | None = Field(
-        None, description="Share of planned decode buckets whose graph is captured, in percent, rounded down."
+        None, description="Share of planned decode buckets that are captured or executed, in percent, rounded down."
     )
 
 
@@ -143,7 +147,8 @@ class PlanState(ApiModel):
         " until the pod serves.",
     )
     captured_percent: CapturedPercent = Field(
-        CapturedPercent(), description="Share of planned buckets whose graph fits into memory."
+        CapturedPercent(),
+        description="Share of planned buckets that fit into memory, or that are captured or executed.",
     )
     prompt_gaps: Count = Field(0, description="Number of ranges of prompt batches without a bucket.")
     decode_gaps: Count = Field(0, description="Number of ranges of decode batches without a bucket.")
@@ -192,7 +197,7 @@ class PodState(ApiModel):
     ready: bool = Field(description="Whether the pod is ready and receives traffic.")
     warmup_percent: Percent = Field(0, description="Progress of the warm-up in percent.")
     captured_percent: CapturedPercent = Field(
-        CapturedPercent(), description="Share of planned buckets whose graph is captured in this pod."
+        CapturedPercent(), description="Share of planned buckets that are captured or executed in this pod."
     )
     recompiles_since_ready: Count = Field(0, description="Number of compiles that requests of this pod waited for.")
     restarts: Count = Field(0, description="Number of restarts of the runtime container.")
@@ -366,8 +371,8 @@ class GaudiInferenceStatus(ApiModel):
     )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(),
-        description="Lowest share of planned buckets whose graph is captured, among the ready pods of the current"
-        " revision. If no pod of this revision is ready, all its pods count.",
+        description="Lowest share of planned buckets that are captured (HpuGraphs), executed a second time"
+        " (TorchCompile) or warm (other modes), among the ready pods of the current revision. If no pod of this revision is ready, all its pods count.",
     )
     plan: PlanState | None = Field(
         None, description="Size and cost of the plan of the spec. Absent if no plan is possible."

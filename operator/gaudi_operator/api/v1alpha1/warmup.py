@@ -122,8 +122,8 @@ class Warmup(ApiModel):
     max_graph_tokens: GraphTokens | None = Field(
         None,
         description="Maximum number of tokens of a prompt that runs with a graph, including cached context. When left"
-        " out: no maximum. Buckets of longer prompts count as not captured, so lower"
-        " readiness.minCapturedPromptPercent as well. Only with the vllm engine and executionMode HpuGraphs.",
+        " out: maxNumBatchedTokens. Buckets of longer prompts count as left out. At least one prompt bucket must be"
+        " within the maximum. Only with the vllm engine and executionMode HpuGraphs.",
     )
     fail_on_cold_shapes: bool = Field(
         False,
@@ -136,8 +136,8 @@ class Warmup(ApiModel):
         None,
         description="Time in seconds after which the warm-up starts no further bucket. When left out: no limit. The"
         " first buckets of CoverFirst, which together hold every request, are always prepared. The remaining buckets"
-        " are reported as left out, and requests are padded to larger warm buckets. The thresholds of spec.readiness"
-        " still count all planned buckets.",
+        " are reported as left out, and requests are padded to larger warm buckets. A gate opens with cold buckets only"
+        " if readiness.onShortfall is ServeAndWarn.",
     )
     stall_timeout_seconds: Seconds = Field(
         1800,
@@ -147,7 +147,7 @@ class Warmup(ApiModel):
 
 
 class Shortfall(StrEnum):
-    """The reaction to a pod that has warmed up below the thresholds."""
+    """The reaction to a pod whose warm-up is incomplete or below the thresholds."""
 
     BLOCK = "Block"
     SERVE_AND_WARN = "ServeAndWarn"
@@ -162,13 +162,21 @@ class OnRecompiles(StrEnum):
 
 
 class Readiness(ApiModel):
-    """Thresholds for the readiness gate of a pod."""
+    """Conditions of the readiness gate of a pod.
+
+    The gate opens when every planned bucket is warm and capture has ended: each graph is captured, or was left out by
+    a limit in the spec or for graph memory. The percentages are additional thresholds.
+    """
 
     min_captured_prompt_percent: Percent = Field(
-        100, description="Minimum share of planned prompt buckets whose graph is captured, in percent."
+        0,
+        description="Minimum share of planned prompt buckets that are captured (HpuGraphs) or executed a second time"
+        " (TorchCompile), in percent.",
     )
     min_captured_decode_percent: Percent = Field(
-        100, description="Minimum share of planned decode buckets whose graph is captured, in percent."
+        0,
+        description="Minimum share of planned decode buckets that are captured (HpuGraphs) or executed a second time"
+        " (TorchCompile), in percent.",
     )
     min_warmed_vision_percent: Percent = Field(
         100,
@@ -177,8 +185,8 @@ class Readiness(ApiModel):
     )
     on_shortfall: Shortfall = Field(
         Shortfall.BLOCK,
-        description="Reaction to a pod that has warmed up below the thresholds: Block keeps the pod out of traffic,"
-        " ServeAndWarn lets the pod serve. Default: Block.",
+        description="Reaction to a pod whose warm-up is incomplete or below the thresholds: Block keeps the pod out of"
+        " traffic, ServeAndWarn lets the pod serve. Default: Block.",
         json_schema_extra=mark_operator_default,
     )
     on_recompiles: OnRecompiles = Field(

@@ -19,6 +19,7 @@ from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.units import plural
 
 COLD = frozenset({BucketState.COLD, BucketState.UNPLANNED})
+PREPARED = frozenset({BucketState.CAPTURED, BucketState.EXECUTED})
 WAITING = frozenset({BucketState.PLANNED, BucketState.COMPILING})
 MOST_NAMED = 10
 CAPTION = (
@@ -75,10 +76,11 @@ def _heat_map(phase: BucketPhase, rows: Sequence[BucketRow], caption: str) -> He
     heat_by_place = heat_of({place: _count_batches(place_rows) for place, place_rows in rows_by_place.items()})
     cells = {place: _heat_cell(place_rows, heat_by_place[place]) for place, place_rows in rows_by_place.items()}
     planned = sum(row.state is not BucketState.UNPLANNED for row in rows)
-    captured = sum(row.state is BucketState.CAPTURED for row in rows)
+    outcome = "executed" if any(row.state is BucketState.EXECUTED for row in rows) else "captured"
+    prepared = sum(row.state in PREPARED for row in rows)
     vertical_axis = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
-        title=f"{plural(planned, f'{phase} bucket')}, {captured} captured: batch size across, {vertical_axis} down",
+        title=f"{plural(planned, f'{phase} bucket')}, {prepared} {outcome}: batch size across, {vertical_axis} down",
         caption=caption,
         batch_sizes=sorted({batch_size for batch_size, _ in rows_by_place}),
         lengths=sorted({length for _, length in rows_by_place}),

@@ -53,7 +53,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("PodsRefused",): (WORKLOAD,),
     (
         *("PlanImpossible", "WeightsTooLarge", "NoKvBlock", "ParallelismImpossible", "ThresholdsUnreachable"),
-        "CapturedBelowThreshold",
+        *("CapturedBelowThreshold", "WarmupIncomplete"),
     ): (FORECAST, EDIT),
     ("WarmupStalled",): (LOG, POD),
     (

@@ -96,12 +96,17 @@ def why_too_few_graphs(inference: Inference, limit_origin: str) -> str | None:
     # The caller has already called check_plan_possible(), so this call cannot raise PlanImpossible.
     plan, percent = admission_figures(inference), spec.readiness.min_captured_prompt_percent
     max_percent = 100 * plan.prompts_within_limit // plan.prompt
+    excluded = (
+        f"spec.warmup.maxGraphTokens {limit_origin} leaves {plan.prompt - plan.prompts_within_limit} of "
+        f"{plural(plan.prompt, 'prompt bucket')} without a graph"
+    )
+    if not plan.prompts_within_limit:
+        return f"{excluded}, but a gate opens only if at least one prompt graph is captured. Raise maxGraphTokens."
     if max_percent >= percent:
         return None
     return (
-        f"spec.warmup.maxGraphTokens {limit_origin} leaves {plan.prompt - plan.prompts_within_limit} of "
-        f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness requires {percent} % of prompt "
-        f"graphs. Raise maxGraphTokens, or lower spec.readiness.minCapturedPromptPercent to {max_percent}."
+        f"{excluded}, but spec.readiness requires {percent} % of prompt graphs. Raise maxGraphTokens, or lower "
+        f"spec.readiness.minCapturedPromptPercent to {max_percent}."
     )
 
 

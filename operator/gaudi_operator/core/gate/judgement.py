@@ -11,20 +11,30 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance
 from gaudi_operator.core.gate.recompiles import RECOMPILING, limit_recompiles
-from gaudi_operator.core.gate.thresholds import CAPTURED_BELOW_THRESHOLD, captured_counts, explain_shortfall, shortfalls
+from gaudi_operator.core.gate.thresholds import (
+    CAPTURED_BELOW_THRESHOLD,
+    WARMUP_INCOMPLETE,
+    captured_counts,
+    explain_shortfall,
+    has_fewer_graphs,
+    shortfalls,
+)
 from gaudi_operator.core.pods.view import PodView
 
 REOPEN_SECONDS = 1
 """The minimum seconds for which a gate stays closed. They limit the writes for a pod whose reports alternate."""
 
 WARMED_UP = "WarmedUp"
-"""The reason of an open gate if all thresholds are met."""
+"""The reason of an open gate if all planned graphs are captured."""
+
+FEWER_GRAPHS = "FewerGraphs"
+"""The reason of an open gate if the warm-up is complete, but graphs were left out by a limit or for memory."""
 
 BELOW_THRESHOLD = "OpenedBelowThreshold"
-"""The reason of an open gate if thresholds are missed and spec.readiness.onShortfall allows that."""
+"""The reason of an open gate if the warm-up is incomplete or below thresholds, and spec.readiness.onShortfall allows that."""
 
 
-_REASONS_OF_SPEC = frozenset({CAPTURED_BELOW_THRESHOLD, RECOMPILING})
+_REASONS_OF_SPEC = frozenset({CAPTURED_BELOW_THRESHOLD, WARMUP_INCOMPLETE, RECOMPILING})
 """The reasons of a closed gate that depend on spec.readiness."""
 
 
@@ -59,7 +69,8 @@ def _open_gate(pod: PodView, record: JudgedInstance, readiness: Readiness) -> Se
         return None
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
     clauses = shortfalls(pod.report, readiness)
-    reason = BELOW_THRESHOLD if clauses else WARMED_UP
+    complete_reason = FEWER_GRAPHS if has_fewer_graphs(pod.report) and not pod.report.warmup_skipped else WARMED_UP
+    reason = BELOW_THRESHOLD if clauses else complete_reason
     description = (
         f"Serves below the thresholds, because spec.readiness.onShortfall is ServeAndWarn: {'; '.join(clauses)}"
         if clauses
@@ -103,8 +114,12 @@ def judge_gates(
     At least `min_available_pods` pods keep serving even if they recompile. If `min_available_pods` is 0, one pod keeps
     serving. The workload controllers are about to remove `pending_removals` serving pods, which do not count
     towards `min_available_pods`. If `spec_is_readable` is False, the numbers may be defaults in place of what the user
-    wrote. Then gates close only for a reason that does not depend on the spec.
+    wrote. Then gates open only if all graphs are captured, and close only for a reason that does not depend on the
+    spec.
     """
+    if not spec_is_readable:
+        all_graphs = {"min_captured_prompt_percent": 100, "min_captured_decode_percent": 100}
+        readiness = readiness.model_copy(update=all_graphs)
     gates = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
     writes = limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
     return [gate for gate in writes.values() if gate.open or spec_is_readable or gate.reason not in _REASONS_OF_SPEC]

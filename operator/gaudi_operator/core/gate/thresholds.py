@@ -1,76 +1,124 @@
-"""The thresholds of spec.readiness, compared with the captured graphs in a report."""
+"""The completeness of a warm-up, and the thresholds of spec.readiness, compared with a report.
+
+A warm-up is complete if every planned bucket is warm and capture has ended (docs/internals/architecture.md, The gate).
+"""
+
+from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_runtime.contract.report import (
     BucketPhase,
     Phase,
     PhaseProgress,
+    Preparation,
+    SkipCause,
     VisionProgress,
     WarmupReport,
     percent,
     reaches_percent,
 )
+from gaudi_runtime.units import format_bytes
+
+WARMUP_INCOMPLETE = "WarmupIncomplete"
+"""The reason of a gate that is closed because buckets are cold, or because the capture of graphs has failed."""
 
 CAPTURED_BELOW_THRESHOLD = "CapturedBelowThreshold"
 """The reason of a gate that is closed because a pod has captured too few graphs."""
 
 _MAX_REASON = 300
+_VISION = "vision"
+
+
+class _Shortfall(NamedTuple):
+    """The shortfall of one phase, which keeps the gate closed: the reason, and a clause of the message."""
+
+    phase: str
+    reason: str
+    clause: str
 
 
 def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """Return a clause for each phase below its threshold. The check compares counts, not rounded percentages."""
-    return tuple(clause for _, clause in _phase_shortfalls(report, readiness))
+    """Return a clause for each phase that is incomplete or below its threshold.
+
+    The check compares counts, not rounded percentages.
+    """
+    return tuple(shortfall.clause for shortfall in _phase_shortfalls(report, readiness))
 
 
 def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
-    """Return a sentence for each phase below its threshold. It names the first skipped bucket and the reason."""
-    first_skipped = {item.phase.value: (str(item.bucket), item.reason) for item in reversed(report.skipped)}
+    """Return a sentence for each phase with a shortfall. It names the first skipped bucket and the reason.
+
+    Buckets that were skipped by a failure come first.
+    """
+    by_cause = sorted(report.skipped, key=lambda item: item.cause is not SkipCause.FAILURE)
+    first_skipped = {item.phase.value: (str(item.bucket), item.reason) for item in reversed(by_cause)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]
         first_skipped[_VISION] = f"({first.bucket})", first.reason
     return tuple(
-        f"{phase_name.capitalize()} bucket {first_skipped[phase_name][0]} was the first bucket without a graph: "
-        f"{first_skipped[phase_name][1][:_MAX_REASON].rstrip('.')}."
-        for phase_name, _ in _phase_shortfalls(report, readiness)
-        if phase_name in first_skipped
+        f"{phase.capitalize()} bucket {first_skipped[phase][0]} was the first bucket that was left out: "
+        f"{first_skipped[phase][1][:_MAX_REASON].rstrip('.')}."
+        for phase, _, _ in _phase_shortfalls(report, readiness)
+        if phase in first_skipped
     )
 
 
-_VISION = "vision"
-
-
-def _phase_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[tuple[str, str], ...]:
+def _phase_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[_Shortfall, ...]:
     if report.warmup_skipped:
         return ()
-    phases = (
-        (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
-        (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
+    found = (
+        _find_shortfall(BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
+        _find_shortfall(BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
+        _find_vision_shortfall(report.vision, readiness.min_warmed_vision_percent),
     )
-    clauses = [(phase.value, _shortfall_clause(phase, progress, minimum)) for phase, progress, minimum in phases]
-    clauses.append((_VISION, _vision_shortfall(report.vision, readiness.min_warmed_vision_percent)))
-    return tuple((phase_name, clause) for phase_name, clause in clauses if clause)
+    return tuple(shortfall for shortfall in found if shortfall)
 
 
-def _vision_shortfall(vision: VisionProgress | None, min_percent: int) -> str | None:
+def _find_vision_shortfall(vision: VisionProgress | None, min_percent: int) -> _Shortfall | None:
     if vision is None or reaches_percent(vision.warmed, vision.planned, min_percent) is not False:
         return None
     floored = percent(vision.warmed, vision.planned)
-    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {min_percent} %)"
+    clause = f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {min_percent} %)"
+    return _Shortfall(_VISION, CAPTURED_BELOW_THRESHOLD, clause)
 
 
-def _shortfall_clause(phase: BucketPhase, progress: PhaseProgress, min_percent: int) -> str | None:
-    planned = progress.planned
-    if planned == 0 or not progress.capture_applies:
-        if progress.warmed >= planned:
-            return None
-        return (
-            f"{progress.warmed} of {planned} {phase} buckets are warm, but an execution mode without graphs requires "
-            "all of them"
-        )
-    if reaches_percent(progress.captured, planned, min_percent):
+def _find_shortfall(phase: BucketPhase, progress: PhaseProgress, min_percent: int) -> _Shortfall | None:
+    planned, (noun, outcome) = progress.planned, _WORDS[progress.preparation]
+    if clause := _why_incomplete(phase, progress):
+        return _Shortfall(phase.value, WARMUP_INCOMPLETE, clause)
+    if reaches_percent(progress.prepared, planned, min_percent) is not False:
         return None
-    floored = percent(progress.captured, planned)
-    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured (minimum {min_percent} %)"
+    floored = percent(progress.prepared, planned)
+    clause = f"{progress.prepared} of {planned} {phase} {noun} ({floored} %) are {outcome} (minimum {min_percent} %)"
+    return _Shortfall(phase.value, CAPTURED_BELOW_THRESHOLD, clause)
+
+
+def _why_incomplete(phase: BucketPhase, progress: PhaseProgress) -> str | None:
+    """Return why the warm-up of a phase is incomplete, or None if buckets are warm and capture has ended.
+
+    Capture has ended if each graph is captured, or was left out by a limit in the spec or for memory.
+    """
+    planned, (noun, outcome) = progress.planned, _WORDS[progress.preparation]
+    if progress.warmed < planned:
+        return f"{progress.warmed} of {planned} {phase} buckets are warm"
+    if progress.failed:
+        return f"{progress.failed} of {planned} {phase} {noun} could not be {outcome}"
+    if planned and not progress.prepared and not progress.left_out_for_memory:
+        return f"limits in the spec leave out all {planned} {phase} {noun}"
+    return None
+
+
+_WORDS = {
+    Preparation.CAPTURE: ("graphs", "captured"),
+    Preparation.EXECUTION: ("buckets", "executed"),
+    Preparation.NOTHING: ("buckets", "warmed"),
+}
+"""The noun and the participle for buckets that are prepared, as in "8 of 8 prompt graphs captured"."""
+
+
+def has_fewer_graphs(report: WarmupReport) -> bool:
+    """Return True if fewer graphs are captured, or fewer buckets are executed, than planned."""
+    return any(progress.prepared < progress.planned for progress in (report.prompt, report.decode))
 
 
 def captured_counts(report: WarmupReport) -> str:
@@ -84,19 +132,28 @@ def captured_counts(report: WarmupReport) -> str:
 
 
 def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
-    if progress.planned and progress.capture_applies:
-        return f"{progress.captured} of {progress.planned} {phase} graphs captured"
-    return f"{progress.warmed} of {progress.planned} {phase} buckets warmed"
+    noun, outcome = _WORDS[progress.preparation]
+    left_out = []
+    if progress.left_out_for_memory:
+        needed = format_bytes(progress.left_out_bytes)
+        left_out.append(f"{progress.left_out_for_memory} left out for memory, they need about {needed}")
+    if progress.left_out_by_limit:
+        left_out.append(f"{progress.left_out_by_limit} left out by a limit in the spec")
+    suffix = f" ({'; '.join(left_out)})" if left_out else ""
+    return f"{progress.prepared} of {progress.planned} {phase} {noun} {outcome}{suffix}"
 
 
 def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
-    """Return (reason, message) if a report does not meet the thresholds, or None if it does."""
+    """Return (reason, message) if a report keeps the gate closed, or None if the gate may open."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
     if report.phase is not Phase.SERVING:
         return "NotServing", f"The runtime is in phase {report.phase}."
-    clauses = shortfalls(report, readiness)
-    if clauses and readiness.on_shortfall is Shortfall.BLOCK:
-        summary = f"Warm-up ended below the thresholds: {'; '.join(clauses)}."
-        return CAPTURED_BELOW_THRESHOLD, " ".join((summary, *first_skipped_buckets(report, readiness)))
-    return None
+    found = _phase_shortfalls(report, readiness)
+    if not found or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+        return None
+    is_incomplete = any(shortfall.reason == WARMUP_INCOMPLETE for shortfall in found)
+    summary = "Warm-up ended incomplete" if is_incomplete else "Warm-up ended below the thresholds"
+    clauses = "; ".join(shortfall.clause for shortfall in found)
+    message = " ".join((f"{summary}: {clauses}.", *first_skipped_buckets(report, readiness)))
+    return WARMUP_INCOMPLETE if is_incomplete else CAPTURED_BELOW_THRESHOLD, message

@@ -53,8 +53,8 @@ def count_waiting(pods: Iterable[PodView]) -> dict[PendingStep, int]:
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
-    """Return the captured graphs of a phase in percent, rounded down, or None if the phase captures no graphs."""
-    return percent(progress.captured, progress.planned) if progress.capture_applies else None
+    """Return the captured or executed buckets of a phase in percent, rounded down, or None without planned buckets."""
+    return percent(progress.prepared, progress.planned)
 
 
 def warmup_percent(report: WarmupReport) -> int:
@@ -65,7 +65,7 @@ def warmup_percent(report: WarmupReport) -> int:
     if report.phase in WARMED_UP_PHASES:
         return 100
     phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
-    total = vision.planned + sum(progress.planned * (2 if progress.capture_applies else 1) for progress in phases)
-    done = vision.warmed + sum(progress.warmed + progress.captured * progress.capture_applies for progress in phases)
+    total = vision.planned + sum(progress.planned * (2 if progress.has_second_step else 1) for progress in phases)
+    done = vision.warmed + sum(progress.warmed + progress.captured * progress.has_second_step for progress in phases)
     # Profiling and loading may follow the warm-up, so report at most 99 until the pod serves.
     return min(99, done * 100 // total) if total else 0

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import chain
 
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
-from gaudi_operator.core.gate.thresholds import explain_shortfall
+from gaudi_operator.core.gate.thresholds import WARMUP_INCOMPLETE, explain_shortfall
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
@@ -221,10 +221,10 @@ def _shortfall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     if shortfall is None:
         return None
     reason, message = shortfall
-    explanation = (
-        f"no traffic: {message} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in "
-        "spec.readiness, or set spec.readiness.onShortfall to ServeAndWarn."
-    )
+    remedy = "Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in spec.readiness,"
+    if reason == WARMUP_INCOMPLETE:
+        remedy = "Read the log of the pod, change the limits in spec.warmup, plan other buckets,"
+    explanation = f"no traffic: {message} {remedy} or set spec.readiness.onShortfall to ServeAndWarn."
     return Problem(reason, f"Pod {pod.name} receives {explanation}", f"Pod {pod.name} received {explanation}")
 
 

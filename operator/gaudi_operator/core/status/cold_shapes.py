@@ -26,8 +26,8 @@ MOST_MISSES = 200
 """The maximum number of shapes to compare, most frequent first, because 1,000 pods may report 20,000 shapes."""
 
 NO_GRAPH = (
-    "The buckets of these batches are planned, but have no graph. Raise spec.warmup.graphMemoryPercent, or plan "
-    "fewer buckets."
+    "The buckets of these batches are planned, but were left out after their compile. Raise "
+    "spec.warmup.graphMemoryPercent, or plan fewer buckets."
 )
 
 
@@ -173,7 +173,7 @@ def _describe_bucket_cost(
 ) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
     warmup_time = f"about {price_in_seconds(miss.phase, miss.bucket):.2g} s of warm-up (at the rate of a Gaudi 2)"
-    if not progress.capture_applies or not progress.captured:
+    if not progress.captured:
         return warmup_time
     weights = coverage.prompt if miss.phase is BucketPhase.PROMPT else coverage.decode
     nbytes = _estimate_graph_bytes(miss, weights, limits, progress)

@@ -5,12 +5,12 @@ Ready includes WarmedUp if the two conditions change together. If gates of a rev
 first gate has an event, and the status counts the other gates.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Event, SetGate
 from gaudi_operator.core.gate.condition import gate_message
-from gaudi_operator.core.gate.judgement import WARMED_UP
+from gaudi_operator.core.gate.judgement import FEWER_GRAPHS, WARMED_UP
 from gaudi_operator.core.pods.view import PodView
 
 
@@ -35,17 +35,19 @@ def reconcile_events(
     gates = (
         gate for gate in gate_writes if not (gate.open and (all_open or (others_open and _is_first_opening(gate))))
     )
+    fewer_graphs = {pod.uid for pod in updated_pods if pod.gate and pod.gate.reason == FEWER_GRAPHS}
     return (
         *_failure_events(before, after),
         *_revision_events(before, after),
+        *_fewer_graphs_events(gate_writes, fewer_graphs),
         *_gate_events(gates),
         *_condition_events(before, after, updated_pods),
     )
 
 
 def _is_first_opening(gate: SetGate) -> bool:
-    """Return True if a gate write opens the gate of a fully warmed-up pod for the first time."""
-    return gate.reason == WARMED_UP and not gate.is_rewrite
+    """Return True if a gate write opens the gate of a pod with a complete warm-up for the first time."""
+    return gate.reason in (WARMED_UP, FEWER_GRAPHS) and not gate.is_rewrite
 
 
 def _has_warmed_up(status: GaudiInferenceStatus) -> bool:
@@ -71,6 +73,16 @@ def _revision_events(before: GaudiInferenceStatus, after: GaudiInferenceStatus) 
         yield Event("Normal", "RollingBack", f"The operator rolls back to revision {revision_name}.")
     else:
         yield Event("Normal", "RevisionDesired", f"The operator rolls out revision {revision_name}.")
+
+
+def _fewer_graphs_events(gates: Iterable[SetGate], uids: Collection[str]) -> Iterable[Event]:
+    """Yield an event for the first pod of the current revision that serves with fewer graphs than planned.
+
+    `uids` are the pods of the current revision with fewer graphs.
+    """
+    opened = [gate for gate in gates if gate.uid in uids]
+    if opened and len(opened) == len(uids):
+        yield Event("Normal", FEWER_GRAPHS, f"Pod {opened[0].pod}: {opened[0].message}")
 
 
 def _gate_events(gates: Iterable[SetGate]) -> Iterable[Event]:

@@ -11,8 +11,11 @@ from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_no
 from gaudi_operator.core.admission.spec_forecast import PlanForecast, forecast_plan
 from gaudi_operator.core.pods.progress import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rendering.execution_mode import execution_mode
+from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan_advice import plan_advice
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import WarmupReport, percent
 from gaudi_runtime.units import format_bytes, plural
 
@@ -135,7 +138,7 @@ def _written_measured_plan(state: State) -> PlanState | None:
     return plan
 
 
-def describe_plan(plan: PlanState) -> str:
+def describe_plan(plan: PlanState, inference: Inference) -> str:
     """Return a sentence with the bucket counts, bytes and seconds of a plan. Its form depends on the plan's basis."""
     counts = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
     if plan.basis is PlanBasis.COUNTED:
@@ -143,17 +146,17 @@ def describe_plan(plan: PlanState) -> str:
             f"{counts} buckets are planned for {plan.kv_blocks} KV blocks. Their memory and warm-up time are unknown "
             f"until the first pod has measured them: {plan.source}."
         )
-    percents = plan.captured_percent
-    unit = "buckets" if percents.prompt is None and percents.decode is None else "graphs"
+    unit = "graphs" if execution_mode(inference) is ExecutionMode.HPU_GRAPHS else "buckets"
     vision_clause = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
-    fitting_graphs, cost = _describe_fitting_graphs(plan), _describe_plan_cost(plan)
-    return f"{counts} {unit}{fitting_graphs}{vision_clause}, {cost}: {_describe_origin(plan)}."
+    captured, cost = _describe_captured_percent(plan, unit), _describe_plan_cost(plan)
+    return f"{counts} {unit}{captured}{vision_clause}, {cost}: {_describe_origin(plan)}."
 
 
-def _describe_fitting_graphs(plan: PlanState) -> str:
+def _describe_captured_percent(plan: PlanState, unit: str) -> str:
     percents = ((plan.captured_percent.prompt, "prompt"), (plan.captured_percent.decode, "decode"))
     shortfalls = [f"{percent} % of {phase}" for percent, phase in percents if percent is not None and percent < 100]
-    return f" ({' and '.join(shortfalls)} graphs fit)" if shortfalls else ""
+    outcome = "fit" if plan.basis is PlanBasis.ESTIMATED else "are captured" if unit == "graphs" else "are executed"
+    return f" ({' and '.join(shortfalls)} {unit} {outcome})" if shortfalls else ""
 
 
 def _describe_plan_cost(plan: PlanState) -> str:

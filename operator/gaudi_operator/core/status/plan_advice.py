@@ -8,6 +8,7 @@ from gaudi_operator.api.v1alpha1.status import PlanAdvice
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract import report
+from gaudi_runtime.contract.report import Preparation
 
 
 def plan_advice(state: State) -> PlanAdvice | None:
@@ -32,7 +33,7 @@ def _count_batches(served: report.ServedTraffic) -> int:
 
 def _build_advice(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
     current_plan, learned_plan = advice.now, advice.learned
-    captures = pod.report is None or pod.report.decode.capture_applies
+    captures = pod.report is None or pod.report.decode.preparation is Preparation.CAPTURE
     identity = state.inference.identity
     return PlanAdvice(
         graphs=learned_plan.graphs,

@@ -7,17 +7,20 @@ figures.
 from collections.abc import Iterable
 
 from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, ConditionStatus, PlanBasis, PlanState
-from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.forecast_checks import describe_gate_opening, estimated_shortfall
 from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode
+from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import suggest_bucket
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_operator.core.status.plan import current_forecast, describe_plan
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import StepPart, WarmupReport
 
 CHANGE_BUCKETS = "Add buckets for these shapes to spec.bucketing."
@@ -34,26 +37,28 @@ def judge_plan_accepted(state: State) -> Verdict:
     plan = state.plan
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
     if plan.basis in MEASURED_BASES:
-        status, reason, shortfall = _judge_measured_plan(plan, state.inference.spec.readiness)
+        status, reason, shortfall = _judge_measured_plan(plan, state.inference)
     else:
         shortfall = estimated_shortfall(state.inference) if plan.basis is PlanBasis.ESTIMATED else None
         status, reason = (TRUE, "Accepted") if shortfall is None else (UNKNOWN, "AcceptedAgainstEstimate")
     outlook = None if plan.basis in MEASURED_BASES else describe_gate_opening(state.inference)
-    sentences = (describe_plan(plan), shortfall, outlook, *plan_hints(state.inference))
+    sentences = (describe_plan(plan, state.inference), shortfall, outlook, *plan_hints(state.inference))
     return Verdict(status, reason, " ".join(sentence for sentence in sentences if sentence))
 
 
-def _judge_measured_plan(plan: PlanState, readiness: Readiness) -> tuple[ConditionStatus, str, str | None]:
+def _judge_measured_plan(plan: PlanState, inference: Inference) -> tuple[ConditionStatus, str, str | None]:
     """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, or is None."""
-    percents = plan.captured_percent
+    percents, readiness = plan.captured_percent, inference.spec.readiness
     thresholds = (
         ("prompt", percents.prompt, readiness.min_captured_prompt_percent),
         ("decode", percents.decode, readiness.min_captured_decode_percent),
     )
+    is_hpu_graphs = execution_mode(inference) is ExecutionMode.HPU_GRAPHS
+    unit, outcome = ("graphs", "captured") if is_hpu_graphs else ("buckets", "executed")
     shortfalls = [
-        f"{min_percent} % of the {phase} graphs, but {percent} % were captured"
+        f"{min_percent} % of the {phase} {unit}, but {percent} % were {outcome}"
         for phase, percent, min_percent in thresholds
-        if percent is not None and percent < min_percent
+        if percent is not None and percent < min_percent and captures_graphs(inference)
     ]
     if not shortfalls or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return TRUE, "Accepted", None

@@ -115,13 +115,13 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
     ("phase", "1 for the phase.", ("phase",), _phase),
     (
         "captured_percent",
-        "Captured graphs in percent of the plan, the least over pods of the current revision.",
+        "Captured or executed buckets in percent of the plan, the least over pods of the current revision.",
         ("phase",),
         _captured_percent,
     ),
     (
         "buckets",
-        "Buckets planned, warmed and captured, of the pod with the least captured graphs.",
+        "Buckets planned, warmed and captured or executed, of the pod with the least of them.",
         ("phase", "state"),
         _buckets,
     ),

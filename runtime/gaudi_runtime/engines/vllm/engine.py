@@ -16,7 +16,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.layer_types import wrong_answer_settings
@@ -181,14 +181,16 @@ class VllmEngine(VllmProcesses):
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape on every rank and return the size of the largest graph in bytes.
 
-        Raises DeviceOutOfMemory, or GraphRefused if vLLM runs the shape without a graph.
+        Raises DeviceOutOfMemory, GraphRefused for a prompt above the limit of graph tokens, or ShapeRefused if vLLM runs
+        the shape without a graph for another reason.
         """
         if reason := self._memory.why_full():
             raise DeviceOutOfMemory(reason)
-        # vLLM may run a shape without a graph, for example a prompt with more tokens than the plugin's own limit.
         outcome = self._run_bucket("capture", phase, bucket)
         if not outcome["graph"]:
-            raise GraphRefused("vLLM runs this shape without a graph")
+            if reason := self._why_above_limit(phase, bucket):
+                raise GraphRefused(reason)
+            raise ShapeRefused("vLLM ran this bucket without a graph, or compiled the bucket again")
         self._shapes.add(bucket)
         return outcome["bytes"]
 
@@ -303,6 +305,17 @@ class VllmEngine(VllmProcesses):
                 f"The number of draft tokens in vLLM differs from limits.draftTokens: {planned_tokens}. Set "
                 "--speculative-config with num_speculative_tokens only in spec.engine.settings."
             )
+
+    def _why_above_limit(self, phase: BucketPhase, bucket: Bucket) -> str | None:
+        """Return why the plugin captures no graph of a prompt with so many tokens; None within the limit."""
+        limits = self._memory.split_and_blocks()[1].adjust_limits(self._config.limits)
+        configured = self._config.warmup.max_graph_tokens
+        max_tokens = configured or limits.max_num_batched_tokens
+        tokens = bucket_weight(phase, bucket, limits.block_size)
+        if phase is BucketPhase.DECODE or tokens <= max_tokens:
+            return None
+        field = "warmup.maxGraphTokens" if configured else "engine.maxNumBatchedTokens"
+        return f"prompts of {tokens} tokens run without a graph, because {field} is {max_tokens}"
 
     def _run_bucket(self, verb: str, phase: BucketPhase, bucket: Bucket) -> BucketOutcome:
         return self._run_on_ranks(verb, phase.value, list(bucket))

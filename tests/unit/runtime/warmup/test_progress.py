@@ -6,6 +6,8 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.report import (
     BucketPhase,
+    PhaseProgress,
+    Preparation,
     RecipeOutcome,
     SharedRecipesReport,
     SkippedBucket,
@@ -34,17 +36,22 @@ def test_step_names_stage_position_shape_and_free_memory() -> None:
 
 
 def test_captured_line_has_percent_memory_and_sorted_buckets() -> None:
-    line = captured_line(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], 3, int(14.03 * GIB))
+    line = captured_line(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], PhaseProgress(planned=3), int(14.03 * GIB))
     assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
 
 
 def test_percentage_of_captured_graphs_is_floored() -> None:
     buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
-    assert "captured:2999 (99.9%)" in captured_line(PROMPT, buckets, 3000, 0)
+    assert "captured:2999 (99.9%)" in captured_line(PROMPT, buckets, PhaseProgress(planned=3000), 0)
 
 
 def test_phase_without_buckets_is_complete() -> None:
-    assert "captured:0 (100.0%)" in captured_line(PROMPT, [], 0, 0)
+    assert "captured:0 (100.0%)" in captured_line(PROMPT, [], PhaseProgress(), 0)
+
+
+def test_line_of_a_mode_without_graphs_says_executed() -> None:
+    progress = PhaseProgress(planned=1, preparation=Preparation.EXECUTION)
+    assert "Graph/Prompt executed:1 (100.0%)" in captured_line(PROMPT, [Bucket(1, 128, 0)], progress, 0)
 
 
 def test_line_of_graph_shares_equals_the_reference_logs() -> None:
@@ -63,7 +70,7 @@ def test_finished_line_has_seconds_and_memory() -> None:
 @pytest.mark.parametrize(("left_out", "named"), [(3, 3), (60, 50)])
 async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: int) -> None:
     board = ReportBoard("0" * 64)
-    progress = Progress(board, BucketPlan((), ()), captures=True)
+    progress = Progress(board, BucketPlan((), ()), Preparation.CAPTURE)
     for query in range(1, left_out + 1):
         progress.publish_skipped([SkippedBucket(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
     report = board.report()
@@ -75,7 +82,7 @@ async def test_saved_seconds_are_a_sum_minus_the_copy(copied: float, saved: floa
     board = ReportBoard("0" * 64)
     board.update(shared_recipes=SharedRecipesReport(outcome=RecipeOutcome.HIT, seconds=copied))
     buckets = (Bucket(1, 128, 0), Bucket(1, 256, 0))
-    progress = Progress(board, BucketPlan(buckets, ()), captures=True)
+    progress = Progress(board, BucketPlan(buckets, ()), Preparation.CAPTURE)
     for bucket in buckets:
         progress.publish_warm(PROMPT, bucket, None, saved_seconds=5.0)
     assert board.report().recipe_seconds_saved == saved
@@ -83,7 +90,7 @@ async def test_saved_seconds_are_a_sum_minus_the_copy(copied: float, saved: floa
 
 async def test_report_counts_the_runs_of_the_vision_tower() -> None:
     board, buckets = ReportBoard("0" * 64), [VisionBucket("image", size, size, 1) for size in (224, 448, 896)]
-    progress = Progress(board, BucketPlan((), ()), captures=True)
+    progress = Progress(board, BucketPlan((), ()), Preparation.CAPTURE)
     progress.publish_vision_plan(buckets)
     for position, bucket in enumerate(buckets[:2], 1):
         progress.publish_vision_running(bucket, position, GIB)

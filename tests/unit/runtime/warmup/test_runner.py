@@ -57,26 +57,48 @@ async def test_graphs_beyond_the_budget_are_skipped_with_a_reason() -> None:
     assert report.prompt.warmed == report.prompt.planned
     assert report.skipped_total == report.prompt.planned - report.prompt.captured
     assert "left for prompt" in report.skipped[0].reason
+    assert (report.prompt.left_out_for_memory, report.prompt.failed) == (report.skipped_total, 0)
+    assert report.prompt.left_out_bytes == sum(each.graph_bytes for each in report.skipped) > 0
 
 
 async def test_out_of_memory_ends_capture_of_only_one_phase() -> None:
     report = start(sim_config({"oomAtBucket": "decode:2"}))
     assert report.decode.captured == 1
     assert report.prompt.captured == report.prompt.planned
-    assert report.skipped_total == report.decode.planned - 1
+    assert report.skipped_total == report.decode.left_out_for_memory == report.decode.planned - 1
+
+
+async def test_phase_that_runs_out_of_memory_before_any_graph_has_failed() -> None:
+    report = start(sim_config({"oomAtBucket": "decode:1"}))
+    assert (report.decode.captured, report.decode.left_out_for_memory) == (0, 0)
+    assert report.decode.failed == report.decode.planned
+
+
+async def test_phase_without_memory_for_a_graph_has_not_failed() -> None:
+    warmup = WarmupConfig(graph_memory_share=0.0)
+    config = sim_config(warmup=warmup)
+    engine = config.engine.model_copy(update={"device_memory_utilization": 1.0})
+    report = start(config.model_copy(update={"engine": engine}))
+    assert (report.decode.captured, report.decode.failed) == (0, 0)
+    assert report.decode.left_out_for_memory == report.decode.planned
 
 
 @pytest.mark.parametrize("mode", [ExecutionMode.EAGER, ExecutionMode.LAZY])
 async def test_eager_modes_skip_capture_and_sampler_warm_up(mode: ExecutionMode) -> None:
     report = start(sim_config(mode=mode))
-    assert (report.prompt.capture_applies, report.prompt.captured, report.prompt.warmed) == (False, 0, 4)
+    assert (report.prompt.preparation, report.prompt.captured, report.prompt.warmed) == ("Nothing", 0, 4)
     assert not report.sampler_done
+
+
+async def test_torch_compile_executes_each_bucket_a_second_time() -> None:
+    report = start(sim_config(mode=ExecutionMode.TORCH_COMPILE))
+    assert (report.prompt.preparation, report.prompt.captured) == ("Execution", 4)
 
 
 async def test_disabled_warm_up_is_reported_with_no_warmed_buckets() -> None:
     report = start(sim_config(warmup=WarmupConfig(enabled=False)))
     assert report.warmup_skipped
-    assert (report.prompt.planned, report.prompt.warmed, report.prompt.capture_applies) == (4, 0, False)
+    assert (report.prompt.planned, report.prompt.warmed, report.prompt.preparation) == (4, 0, "Nothing")
 
 
 async def test_card_without_room_for_a_block_is_an_impossible_plan() -> None:
@@ -124,6 +146,13 @@ async def test_cover_first_reserves_time_for_graphs_of_compiled_buckets() -> Non
     report = start_with_budget(12, {})
     assert report.prompt.warmed + report.decode.warmed == 6
     assert (report.prompt.captured, report.decode.captured) == (report.prompt.warmed, report.decode.warmed)
+
+
+async def test_buckets_of_a_spent_time_budget_are_left_out_by_the_limit() -> None:
+    report = start_with_budget(12, {})
+    phases = (report.prompt, report.decode)
+    assert sum(phase.left_out_by_limit for phase in phases) == report.skipped_total > 0
+    assert [phase.failed for phase in phases] == [0, 0]
 
 
 async def test_covering_set_is_compiled_with_any_time_budget() -> None:

@@ -53,19 +53,24 @@ def test_gate_of_an_earlier_container_is_judged_again() -> None:
 
 
 def test_threshold_of_the_spec_applies() -> None:
-    below = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4))
+    below = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_for_memory=4))
     lenient = resource(readiness={"minCapturedPromptPercent": 50})
     assert gate_to_open(warming_pod(), below, lenient, NOW) is not None
 
 
-BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4))
+BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_for_memory=4))
 
 
 @pytest.mark.parametrize(
     ("manifest", "answer", "spec", "words"),
     [
         (warming_pod(), fetched(phase=Phase.CAPTURING), {}, "The runtime is in phase Capturing"),
-        (warming_pod(), BELOW, {}, "4 of 8 prompt graphs (50 %) are captured"),
+        (
+            warming_pod(),
+            BELOW,
+            {"readiness": {"minCapturedPromptPercent": 51}},
+            "4 of 8 prompt graphs (50 %) are captured",
+        ),
         (warming_pod(), fetched(plan_hash="q" * 64), {}, "Its report is for plan qqqqqqqqqq"),
         (warming_pod(container="c2"), fetched("c1"), {}, "from a container that no longer runs"),
         (warming_pod(terminating=True), fetched(), {}, "it is terminating or has ended"),

@@ -224,9 +224,10 @@ CARD: dict[str, Any] = {
         },
         "accelerator": {"generation": "gaudi3"},
         "engine": {"name": "vllm", "chunkedPrefill": False},
+        "readiness": {"minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100},
     },
 }
-"""A first manifest for a card: everything else is default, so its mode is TorchCompile."""
+"""A manifest for a card that requires all graphs. Everything else is default, so its mode is TorchCompile."""
 OPENS = "The gate opens when the pod has captured 100 % of the prompt graphs and 100 % of the decode graphs."
 
 

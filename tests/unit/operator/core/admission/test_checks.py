@@ -42,6 +42,8 @@ def no_room(memory: str, least: str) -> str:
     )
 
 
+ALL_GRAPHS = {"minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100}
+
 SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "buckets_that_no_config_map_holds": (
         {"bucketing": {"strategy": "File", "fileFrom": named("buckets", "list")}},
@@ -116,10 +118,22 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
             "engine": {"name": "vllm", "executionMode": "HpuGraphs"},
             "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
             "warmup": {"maxGraphTokens": 128},
+            "readiness": ALL_GRAPHS,
         },
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness requires "
         "100 % of prompt graphs. Raise maxGraphTokens, or lower spec.readiness.minCapturedPromptPercent to 50.",
+    ),
+    "no_prompt_within_the_limit_of_graph_tokens": (
+        {
+            "accelerator": CARD,
+            "engine": {"name": "vllm", "executionMode": "HpuGraphs"},
+            "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
+            "warmup": {"maxGraphTokens": 32},
+        },
+        "ThresholdsUnreachable",
+        "spec.warmup.maxGraphTokens 32 leaves 4 of 4 prompt buckets without a graph, but a gate opens only if at least "
+        "one prompt graph is captured. Raise maxGraphTokens.",
     ),
     "a_pipeline_on_cards": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"pipeline": 2}},
@@ -143,19 +157,19 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.warmup.graphMemoryPercent is 100, so no memory is left for KV blocks. Lower the percentage.",
     ),
     "no_memory_for_graphs": (
-        {"warmup": {"graphMemoryPercent": 0}},
+        {"warmup": {"graphMemoryPercent": 0}, "readiness": ALL_GRAPHS},
         "ThresholdsUnreachable",
         "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires 100 % "
         "of prompt and 100 % of decode graphs. Raise graphMemoryPercent, or lower the percentages in spec.readiness.",
     ),
     "no_memory_for_decode_graphs_alone": (
-        {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedPromptPercent": 0}},
+        {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedDecodePercent": 100}},
         "ThresholdsUnreachable",
         "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires 0 % "
         "of prompt and 100 % of decode graphs. Raise graphMemoryPercent, or lower the percentages in spec.readiness.",
     ),
     "graphs_larger_than_the_memory": (
-        {"accelerator": {"deviceMemory": "2Ki"}},
+        {"accelerator": {"deviceMemory": "2Ki"}, "readiness": ALL_GRAPHS},
         "ThresholdsUnreachable",
         "spec.readiness requires 100 % of 8 prompt and 100 % of 24 decode graphs. The inputs of these graphs alone "
         "take 3424 bytes, but spec.accelerator.deviceMemory leaves only 1843. Raise deviceMemory to 3805, plan fewer "
@@ -268,10 +282,7 @@ def test_spec_with_an_image_needs_no_default_image() -> None:
         {"accelerator": CARD},
         {"engine": {"executionMode": "Eager"}, "warmup": {"graphMemoryPercent": 0}},
         {"warmup": {"enabled": False, "graphMemoryPercent": 0}},
-        {
-            "warmup": {"graphMemoryPercent": 0},
-            "readiness": {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0},
-        },
+        {"warmup": {"graphMemoryPercent": 0}},
         {
             "accelerator": {"deviceMemory": "2Ki"},
             "readiness": {"minCapturedDecodePercent": 50, "minCapturedPromptPercent": 50},
@@ -287,7 +298,7 @@ def test_possible_spec_is_accepted(accepted: dict[str, Any]) -> None:
     ("overrides", "least"),
     [
         ({"accelerator": {"deviceMemory": "32"}, "readiness": {"onShortfall": "ServeAndWarn"}}, 40),
-        ({"accelerator": {"deviceMemory": "2Ki"}}, 3805),
+        ({"accelerator": {"deviceMemory": "2Ki"}, "readiness": ALL_GRAPHS}, 3805),
     ],
     ids=["a KV block", "the graphs"],
 )

@@ -31,6 +31,7 @@ CONTEXTS: Object = {
         "prompt": {"query": {"min": 128, "step": 128, "max": 512}, "context": {"min": 0, "step": 1, "max": 3}},
         "allowGaps": True,
     },
+    "readiness": {"minCapturedPromptPercent": 100},
 }
 
 
@@ -51,6 +52,7 @@ def test_contexts_above_the_plugins_limit_are_refused() -> None:
     "change",
     [
         {"readiness": {"minCapturedPromptPercent": 81}},
+        {"readiness": {"minCapturedPromptPercent": None}},
         {"readiness": {"onShortfall": "ServeAndWarn"}},
         {"warmup": {"maxGraphTokens": 1024}},
         {"warmup": {"enabled": False}},

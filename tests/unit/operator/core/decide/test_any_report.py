@@ -15,6 +15,7 @@ from gaudi_runtime.contract.report import (
     PhaseProgress,
     PlanAdvice,
     PlanCost,
+    Preparation,
     RuntimeFailure,
 )
 from tests.support.builders import copied
@@ -30,7 +31,10 @@ PROGRESS = st.integers(0, MOST_COUNT).flatmap(
         planned=st.just(planned),
         warmed=st.integers(0, planned),
         captured=st.integers(0, planned),
-        capture_applies=st.booleans(),
+        preparation=st.sampled_from(Preparation),
+        left_out_by_limit=st.integers(0, MOST_COUNT),
+        left_out_for_memory=st.integers(0, MOST_COUNT),
+        left_out_bytes=LARGE,
         graph_bytes=LARGE,
     )
 )

@@ -35,7 +35,7 @@ def message(cluster: Cluster, kind: str = "Stalled") -> str:
     ("how", "reason"),
     [
         (STALL, "WarmupStalled"),
-        ({"phase": Phase.SERVING, "prompt": PhaseProgress(planned=8, warmed=8, captured=4)}, "CapturedBelowThreshold"),
+        ({"phase": Phase.SERVING, "prompt": PhaseProgress(planned=8, warmed=8, captured=4)}, "WarmupIncomplete"),
         ({"phase": Phase.FAILED, "plan_hash": NO_PLAN, "failure": REFUSED}, "ConfigInvalid"),
         ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="ModelNotFound", message="No.")}, "ModelNotFound"),
     ],

@@ -14,7 +14,7 @@ from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status
 
 UNKNOWN = "fromTheFuture"
-PART = PhaseProgress(planned=10, captured=6, warmed=10)
+PART = PhaseProgress(planned=10, captured=6, warmed=10, left_out_for_memory=4)
 
 
 def unreadable(**spec: Any) -> Cluster:

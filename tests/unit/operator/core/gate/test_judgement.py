@@ -24,13 +24,13 @@ from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condi
 from tests.unit.operator.core.reports import PLAN, report
 from tests.unit.operator.core.resources import NOW, resource
 
-STRICT = Readiness()
-LENIENT = Readiness(on_shortfall=Shortfall.SERVE_AND_WARN)
-SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
+STRICT = Readiness(min_captured_prompt_percent=100, min_captured_decode_percent=100)
+LENIENT = STRICT.model_copy(update={"on_shortfall": Shortfall.SERVE_AND_WARN})
+SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9))
 (BELOW,) = shortfalls(SHORT, STRICT)
 SHORT_OF_BOTH = report(
-    prompt=PhaseProgress(planned=24, warmed=24, captured=15),
-    decode=PhaseProgress(planned=8, warmed=8, captured=7),
+    prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9),
+    decode=PhaseProgress(planned=8, warmed=8, captured=7, left_out_for_memory=1),
     skipped=(SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
 RECORD = f"Container c1, instance first, plan {PLAN}."

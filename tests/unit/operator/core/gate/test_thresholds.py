@@ -8,6 +8,7 @@ from gaudi_operator.core.gate.thresholds import captured_counts, first_skipped_b
 from gaudi_runtime.contract.report import (
     BucketPhase,
     PhaseProgress,
+    Preparation,
     SkippedBucket,
     SkippedVisionBucket,
     VisionBucket,
@@ -21,7 +22,11 @@ def thresholds(prompt: int = 100, decode: int = 100) -> Readiness:
 
 
 def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
-    return PhaseProgress(planned=planned, warmed=warmed, captured=captured, capture_applies=applies)
+    preparation = Preparation.CAPTURE if applies else Preparation.NOTHING
+    left_out = planned - captured if applies else 0
+    return PhaseProgress(
+        planned=planned, warmed=warmed, captured=captured, preparation=preparation, left_out_for_memory=left_out
+    )
 
 
 @given(st.integers(1, 10_000), st.integers(0, 100), st.data())
@@ -45,15 +50,13 @@ def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
     assert first_skipped_buckets(short, thresholds(decode=90)) == (
-        f"Prompt bucket (1, 512, 0) was the first bucket without a graph: {out}.",
+        f"Prompt bucket (1, 512, 0) was the first bucket that was left out: {out}.",
     )
 
 
 def test_phase_without_graphs_needs_every_bucket_warmed() -> None:
     cold = report(prompt=progress(4, 3, 0, applies=False), decode=progress(4, 4, 0, applies=False))
-    assert shortfalls(cold, thresholds(0, 0)) == (
-        "3 of 4 prompt buckets are warm, but an execution mode without graphs requires all of them",
-    )
+    assert shortfalls(cold, thresholds(0, 0)) == ("3 of 4 prompt buckets are warm",)
 
 
 def test_empty_phase_has_no_shortfall() -> None:
@@ -67,7 +70,10 @@ def test_disabled_warm_up_has_no_shortfall() -> None:
 
 def test_counts_describe_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
-    assert captured_counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
+    assert (
+        captured_counts(mixed)
+        == "15 of 24 prompt graphs captured (9 left out for memory, they need about 0 B) and 4 of 4 decode buckets warmed"
+    )
 
 
 LEFT = SkippedVisionBucket(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
@@ -78,7 +84,7 @@ def test_vision_shortfall_names_the_skipped_buckets() -> None:
     short = report(vision=SEEN)
     assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warm (minimum 100 %)",)
     assert first_skipped_buckets(short, thresholds()) == (
-        "Vision bucket (image 448x224x2) was the first bucket without a graph: the device ran out of memory.",
+        "Vision bucket (image 448x224x2) was the first bucket that was left out: the device ran out of memory.",
     )
 
 

@@ -6,22 +6,31 @@ from gaudi_operator.core.pods.progress import captured_percent, warmup_percent
 from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,
+    Preparation,
     VisionProgress,
 )
 from tests.unit.operator.core.reports import report
 
 
 def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
-    return PhaseProgress(planned=planned, warmed=warmed, captured=captured, capture_applies=applies)
+    preparation = Preparation.CAPTURE if applies else Preparation.NOTHING
+    return PhaseProgress(planned=planned, warmed=warmed, captured=captured, preparation=preparation)
 
 
 def test_percentage_is_rounded_down() -> None:
     assert captured_percent(progress(1000, 1000, 999)) == 99
 
 
-@pytest.mark.parametrize("phase", [progress(0, 0, 0), progress(8, 8, 0, applies=False)])
-def test_phase_without_graphs_has_no_percentage(phase: PhaseProgress) -> None:
-    assert captured_percent(phase) is None
+def test_phase_without_buckets_has_no_percentage() -> None:
+    assert captured_percent(progress(0, 0, 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("preparation", "expected"),
+    [(Preparation.CAPTURE, 50), (Preparation.EXECUTION, 50), (Preparation.NOTHING, 75)],
+)
+def test_percentage_exists_in_every_mode(preparation: Preparation, expected: int) -> None:
+    assert captured_percent(PhaseProgress(planned=4, warmed=3, captured=2, preparation=preparation)) == expected
 
 
 def test_warmup_counts_compiles_and_captures() -> None:

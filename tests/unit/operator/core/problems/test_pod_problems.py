@@ -21,7 +21,7 @@ from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 
 ROOM = ExpectedRoom(to_come=False)
@@ -145,15 +145,16 @@ def test_idle_server_has_no_problem() -> None:
 
 
 def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
-    short = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
-    below = explain_shortfall(short, Readiness())
+    short = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9))
+    below = explain_shortfall(short, Readiness(min_captured_prompt_percent=80))
     assert below is not None
     reason, found = below
     ignored = (
         f"{found} Raise spec.warmup.graphMemoryPercent, plan fewer buckets, lower the percentages in spec.readiness, "
         "or set spec.readiness.onShortfall to ServeAndWarn."
     )
-    assert problem_of(view(report=short), state_of(), ROOM) == Problem(
+    strict = state_of(inference=inference(readiness={"minCapturedPromptPercent": 80}))
+    assert problem_of(view(report=short), strict, ROOM) == Problem(
         reason, f"Pod a receives no traffic: {ignored}", f"Pod a received no traffic: {ignored}"
     )
 

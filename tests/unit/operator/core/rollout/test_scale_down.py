@@ -110,7 +110,7 @@ def test_unreachable_pod_ranks_as_one_request_without_graphs() -> None:
 
 
 def test_pod_of_an_engine_without_graphs_ranks_as_fully_captured() -> None:
-    none = PhaseProgress(planned=8, warmed=8, capture_applies=False)
+    none = PhaseProgress(planned=8, warmed=8, preparation="Nothing")
     plain = serving("a", said=report(prompt=none, decode=none))
     assert deletion_costs([plain, busy("b", 0)], {"new": 1}) == []
 

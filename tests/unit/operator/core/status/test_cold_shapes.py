@@ -78,7 +78,7 @@ def test_memory_cost_is_the_mean_if_some_graphs_are_missing() -> None:
 
 
 def test_suggestion_without_graphs_has_no_memory_cost() -> None:
-    eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
+    eager = PhaseProgress(planned=2, warmed=2, preparation="Nothing")
     said = suggestion_for(report_of(cold(PROMPT, (2, 128, 0)), prompt=eager))
     assert said is not None
     assert "and would take about 1 s " in said

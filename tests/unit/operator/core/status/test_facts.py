@@ -94,7 +94,7 @@ def test_plan_measured_below_its_thresholds_is_not_accepted(asked: int, status: 
     few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
     pods = [view(pod("a", revision="new"), few)]
     found = verdict("PlanAccepted", state_of(pods, inference=inference(readiness={"minCapturedPromptPercent": asked})))
-    assert (found.status, "requires 100 % of the prompt graphs, but 62 % were captured" in found.message) == (
+    assert (found.status, "requires 100 % of the prompt buckets, but 62 % were executed" in found.message) == (
         status,
         status is FALSE,
     )

@@ -17,6 +17,7 @@ from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import IMPOSSIBLE, serving, state_of, warming
 
 MIB, GIB = 1024**2, 1024**3
+HPU_GRAPHS = inference(**seed(engine={"executionMode": "HpuGraphs"}))
 
 
 def warmed(prompt: int = 15, blocks: int = 48, simulated: bool = False) -> WarmupReport:
@@ -133,7 +134,7 @@ def test_plan_of_a_known_card_and_model_is_estimated() -> None:
     found = state(state_of([], inference=inference(**seed())))
     assert found.basis is PlanBasis.ESTIMATED
     assert found.captured_percent == CapturedPercent(prompt=62, decode=100)
-    assert describe_plan(found) == (
+    assert describe_plan(found, HPU_GRAPHS) == (
         "24 prompt and 48 decode graphs (62 % of prompt graphs fit), about 14.1 GiB, about 50 s of warm-up: "
         "an estimate from the description of card gaudi2 and the model meta-llama/Llama-3.1-8B "
         "(as measured with this model)."
@@ -141,10 +142,13 @@ def test_plan_of_a_known_card_and_model_is_estimated() -> None:
 
 
 def test_torch_compile_plan_has_seconds_and_no_graph_bytes() -> None:
-    found = state(state_of([], inference=inference(**from_the_hub(engine={"executionMode": None}))))
+    spec = inference(**from_the_hub(engine={"executionMode": None}))
+    found = state(state_of([], inference=spec))
     assert (found.basis, found.graph_bytes) == (PlanBasis.ESTIMATED, None)
     assert found.captured_percent == CapturedPercent()
-    assert describe_plan(found).startswith("24 prompt and 48 decode buckets, about 55 s of warm-up: an estimate from ")
+    assert describe_plan(found, spec).startswith(
+        "24 prompt and 48 decode buckets, about 55 s of warm-up: an estimate from "
+    )
 
 
 def test_accepted_torch_compile_plan_reports_when_the_gate_opens() -> None:
@@ -157,8 +161,11 @@ def test_accepted_torch_compile_plan_reports_when_the_gate_opens() -> None:
 
 
 def test_buckets_without_graphs_are_not_called_graphs() -> None:
-    found = state(state_of([], inference=inference(**seed(engine={"executionMode": "Eager"}))))
-    assert describe_plan(found).startswith("24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from ")
+    spec = inference(**seed(engine={"executionMode": "Eager"}))
+    found = state(state_of([], inference=spec))
+    assert describe_plan(found, spec).startswith(
+        "24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from "
+    )
 
 
 def test_first_warmed_up_pod_replaces_an_estimate() -> None:
@@ -175,12 +182,19 @@ def test_impossible_plan_has_no_state() -> None:
     assert plan_state(state_of([], violation=Problem("PlanImpossible", "No bucket."), inference=IMPOSSIBLE)) is None
 
 
+def test_measured_torch_compile_plan_says_executed() -> None:
+    spec = inference(**from_the_hub(engine={"executionMode": None}))
+    assert describe_plan(MEASURED, spec).startswith(
+        "24 prompt and 48 decode buckets (62 % of prompt buckets are executed), "
+    )
+
+
 @pytest.mark.parametrize(
     ("shown", "sentence"),
     [
         (
             MEASURED,
-            "24 prompt and 48 decode graphs (62 % of prompt graphs fit), 14.03 GiB, 49 s from start to serving: "
+            "24 prompt and 48 decode graphs (62 % of prompt graphs are captured), 14.03 GiB, 49 s from start to serving: "
             "measured by pod a.",
         ),
         (
@@ -189,10 +203,10 @@ def test_impossible_plan_has_no_state() -> None:
         ),
         (
             MEASURED.model_copy(update={"basis": PlanBasis.SIMULATED}),
-            "24 prompt and 48 decode graphs (62 % of prompt graphs fit), 14.03 GiB, 49 s from start to serving: "
+            "24 prompt and 48 decode graphs (62 % of prompt graphs are captured), 14.03 GiB, 49 s from start to serving: "
             "simulated by pod a.",
         ),
     ],
 )
 def test_message_names_the_source_of_the_values(shown: PlanState, sentence: str) -> None:
-    assert describe_plan(shown) == sentence
+    assert describe_plan(shown, HPU_GRAPHS) == sentence

@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.plan import plan_state
 from gaudi_operator.core.status.plan_advice import plan_advice
-from gaudi_runtime.contract.report import Phase, PlanAdvice, PlanCost, ServedPhase, ServedTraffic
+from gaudi_runtime.contract.report import Phase, PlanAdvice, PlanCost, Preparation, ServedPhase, ServedTraffic
 from tests.unit.operator.core.reports import FULL, report
 from tests.unit.operator.core.states import serving, state_of, warming
 from tests.unit.operator.core.stories import pod_names, served, status
@@ -51,7 +51,7 @@ def test_short_warm_up_is_in_seconds() -> None:
 
 
 def test_buckets_without_graphs_are_not_called_graphs() -> None:
-    plain = FULL.model_copy(update={"capture_applies": False, "captured": 0})
+    plain = FULL.model_copy(update={"preparation": Preparation.NOTHING, "captured": 0})
     assert "needs 24 buckets instead of 84" in message(advice(), prompt=plain, decode=plain)
 
 

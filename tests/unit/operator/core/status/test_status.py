@@ -236,8 +236,8 @@ def test_pod_status_has_phase_and_blocking_reason(seen: PodView, phase: str, mes
 def test_pod_status_has_the_shortfall_below_the_thresholds() -> None:
     short = captured(15)
     (row,) = status([view(report=short)]).pods
-    assert (row.phase, ("CapturedBelowThreshold", row.message)) == ("Serving", explain_shortfall(short, Readiness()))
-    assert "15 of 24 prompt graphs" in (row.message or "")
+    assert (row.phase, ("WarmupIncomplete", row.message)) == ("Serving", explain_shortfall(short, Readiness()))
+    assert "9 of 24 prompt graphs" in (row.message or "")
 
 
 def test_pod_status_is_kept_until_the_pod_reports() -> None:

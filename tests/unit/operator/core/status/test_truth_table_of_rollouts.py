@@ -25,7 +25,7 @@ from tests.unit.operator.core.status.truth_table import (
 from tests.unit.operator.core.stories import failing_upgrade, served
 
 NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING)
-FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "CapturedBelowThreshold"}
+FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "WarmupIncomplete"}
 HELD = (Slot.GATED, Slot.UNSCHEDULED)
 WAIT = {"whenNoRoom": "Wait"}
 

@@ -353,7 +353,7 @@ def causes(found: Collection[Slot], waited: int, *, blocks: bool = True) -> list
     problem. `blocks` is True if pods below the thresholds get no traffic.
     """
     people = [("ModelNotFound", True)] * (Slot.FAILED in found)
-    people += [("CapturedBelowThreshold", True)] * (Slot.BELOW in found and blocks)
+    people += [("WarmupIncomplete", True)] * (Slot.BELOW in found and blocks)
     people += [("CrashLoopBackOff", True)] * (Slot.CRASHING in found)
     if people or waited < UNSCHEDULED_SECONDS:
         return people

@@ -11,6 +11,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.release_pairs import PAIRS, ReleasePair
+from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm import engine as adapter
 from gaudi_runtime.errors import PlanImpossible, RankFailed
@@ -57,8 +58,18 @@ async def test_bucket_is_captured_if_every_rank_has_its_graph(monkeypatch: pytes
     _, report = await start_engine_on(cluster, monkeypatch)
     assert report.prompt.captured == report.prompt.planned - 1
     assert [(each.bucket, each.reason) for each in report.skipped] == [
-        (Bucket(1, 512, 0), "vLLM runs this shape without a graph")
+        (Bucket(1, 512, 0), "vLLM ran this bucket without a graph, or compiled the bucket again")
     ]
+    assert report.prompt.failed == 1
+
+
+async def test_graph_above_max_graph_tokens_is_left_out_by_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = two_cards().model_copy(update={"warmup": WarmupConfig(max_graph_tokens=400)})
+    _, report = await start_engine_on(Cluster([Card(longest_graphed=400)] * 2), monkeypatch, config)
+    assert (report.prompt.left_out_by_limit, report.prompt.failed) == (1, 0)
+    assert report.skipped[0].reason == (
+        "prompts of 512 tokens run without a graph, because warmup.maxGraphTokens is 400"
+    )
 
 
 async def test_only_the_bucket_that_runs_with_another_shape_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
