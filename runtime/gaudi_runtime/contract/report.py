@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from gaudi_runtime.contract.base import TolerantModel
+from gaudi_runtime.contract.preparation import Preparation, SkipCause
 from gaudi_runtime.contract.text import make_one_line
 
 MAX_REPORT_BYTES = 256 * 1024
@@ -84,17 +85,6 @@ class BucketPhase(StrEnum):
     DECODE = "decode"
 
 
-class SkipCause(StrEnum):
-    """The cause of a skipped bucket in the contract's report. Capture ends in spite of the first two causes."""
-
-    LIMIT = "Limit"
-    """A limit in the spec: the time budget, or the most tokens of a graph."""
-    MEMORY = "Memory"
-    """The memory for graphs is used up."""
-    FAILURE = "Failure"
-    """Any other cause."""
-
-
 class SkippedBucket(TolerantModel):
     """A bucket in the contract's report that is cold or has no graph, with the rule or event that caused this."""
 
@@ -103,17 +93,6 @@ class SkippedBucket(TolerantModel):
     reason: Text
     cause: SkipCause = SkipCause.FAILURE
     graph_bytes: Bytes = Field(0, description="Estimated bytes of a graph that was left out for memory.")
-
-
-class Preparation(StrEnum):
-    """The step after the compile of each bucket in the contract's report."""
-
-    CAPTURE = "Capture"
-    """A graph is captured (HpuGraphs)."""
-    EXECUTION = "Execution"
-    """The bucket is executed a second time (TorchCompile, which has no graph per bucket)."""
-    NOTHING = "Nothing"
-    """The bucket was executed by its compile (Lazy and Eager), or warm-up is disabled."""
 
 
 class PhaseProgress(TolerantModel):
@@ -396,6 +375,9 @@ class WarmupReport(TolerantModel):
     skipped: Annotated[tuple[SkippedBucket, ...], Field(max_length=MAX_SKIPPED)] = ()
     skipped_total: Count = 0
     memory: MemorySplit | None = None
+    workspace_bytes: Bytes = Field(
+        0, description="Memory that the largest bucket of each phase took when it was executed before the captures."
+    )
     fetch: FetchProgress | None = Field(None, description="Only if the runtime itself fetches the model.")
     elapsed_seconds: Seconds = 0.0
     since_progress_seconds: Seconds = Field(

@@ -135,6 +135,12 @@ class Engine(Protocol):
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape by running a forward."""
 
+    def execute(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """Run a compiled shape once without a graph, so that the device allocates its workspace.
+
+        Raises DeviceOutOfMemory.
+        """
+
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape and return its measured size in bytes.
 

@@ -10,14 +10,13 @@ from typing import Any
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import BucketState
+from gaudi_runtime.contract.preparation import Preparation, SkipCause
 from gaudi_runtime.contract.report import (
     MAX_NAMED_VISION,
     MAX_SKIPPED,
     MAX_WARNINGS,
     BucketPhase,
     PhaseProgress,
-    Preparation,
-    SkipCause,
     SkippedBucket,
     SkippedVisionBucket,
     VisionBucket,

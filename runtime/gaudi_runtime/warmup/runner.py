@@ -8,20 +8,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, Phase, Preparation, SkipCause, SkippedBucket, VisionBucket
+from gaudi_runtime.contract.preparation import Preparation, SkipCause
+from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SupportsVision
-from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, PlanImpossible, ShapeRefused
 from gaudi_runtime.memory_split import DeviceMemorySplit, graph_pool
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
+from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import plan_without_cold
 from gaudi_runtime.warmup.estimate import Estimate, Pace, Step, StepKind
+from gaudi_runtime.warmup.job import Job
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
 from gaudi_runtime.warmup.schedule import (
@@ -30,6 +32,7 @@ from gaudi_runtime.warmup.schedule import (
     CaptureStep,
     CompileStep,
     TimeBudget,
+    compile_order,
     compile_steps,
     sampler_batch_sizes,
 )
@@ -47,44 +50,6 @@ COLD_ROW = (
 
 Cold = frozenset[tuple[BucketPhase, Bucket]]
 """The buckets that were not compiled, and so get no graph either."""
-
-
-@dataclass
-class SpentSeconds:
-    """The seconds of the executed steps, and the compile seconds that cached recipes saved."""
-
-    step_seconds: float = 0.0
-    saved_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """The common state of all stages of one warm-up. `clock` returns monotonic seconds."""
-
-    config: RuntimeConfig
-    engine: Engine
-    plan: BucketPlan
-    board: ReportBoard
-    stop: threading.Event
-    clock: Callable[[], float]
-    time_budget: TimeBudget
-    journal: Journal
-    estimate: Estimate
-    progress: Progress
-    spans: WarmupSpans
-    spent: SpentSeconds = field(default_factory=SpentSeconds)
-
-    def record_progress(self) -> None:
-        """Restart the stall clock. Raises Stopped after a SIGTERM."""
-        raise_if_stopped(self.stop)
-        self.board.restart_stall_clock()
-
-    def record_seconds(self, step: Step, seconds: float) -> None:
-        """Record the seconds of a step."""
-        self.spent.step_seconds += seconds
-        self.spent.saved_seconds += self.journal.recipes.saved_seconds(step, seconds)
-        self.estimate.record_seconds(step, seconds)
-        self.journal.write(step, seconds)
 
 
 def warm_up(
@@ -149,6 +114,7 @@ def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
     _warm_sampler(job)
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
+        _allocate_workspace(job, cold)
         _capture_graphs(job, split.margin, cold, {(step.phase, step.bucket) for step in steps if step.covering})
     log.info("%s", finished_line(job.time_budget.elapsed_seconds(), free_before - job.engine.memory().free))
 
@@ -341,13 +307,39 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.record_progress))
 
 
+def _allocate_workspace(job: Job, cold: Cold) -> None:
+    """Execute the largest warm bucket of each phase, so that its workspace is allocated before the first capture.
+
+    Raises PlanImpossible if the workspace does not fit.
+    """
+    # The bridge allocates the workspace at the first execution. If that was a capture, its bytes would count as bytes
+    # of a graph, and the budget would leave out graphs that fit.
+    job.board.update(phase=Phase.CAPTURING)
+    if any(item.cause is SkipCause.FAILURE for item in job.board.report().skipped):
+        return  # after a compile without memory, workers on a card run no further batch
+    free_before = job.engine.memory().free
+    for phase in BucketPhase:
+        warm = [bucket for bucket in compile_order(job.plan, phase) if (phase, bucket) not in cold]
+        for bucket in warm[:1]:
+            job.record_progress()
+            try:
+                job.engine.execute(phase, bucket)
+            except DeviceOutOfMemory as error:
+                raise PlanImpossible(
+                    f"The workspace of {phase} bucket {tuple(bucket)} does not fit into the device memory: {error}. "
+                    "Lower engine.deviceMemoryUtilizationPercent, or plan smaller buckets."
+                ) from error
+    workspace_bytes = max(0, free_before - job.engine.memory().free)
+    log.info("The workspace of the largest buckets takes %s of device memory", format_bytes(workspace_bytes))
+    job.board.update(workspace_bytes=workspace_bytes)
+
+
 def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
     """Capture all graphs that fit, except the graphs of `cold` buckets.
 
     `margin` is the memory in bytes that the split left unused. After the time budget is spent, only the `covering`
     buckets are captured.
     """
-    job.board.update(phase=Phase.CAPTURING)
     settings, free_bytes = job.config.warmup, job.engine.memory().free
     pool = graph_pool(free_bytes, margin, settings.prompt_ratio)
     log.info("%s", graph_shares_line(pool, free_bytes, settings.prompt_ratio))

@@ -26,7 +26,8 @@ from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
-from gaudi_runtime.contract.report import BucketPhase, SkipCause, SkippedBucket
+from gaudi_runtime.contract.preparation import SkipCause
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import cover_first

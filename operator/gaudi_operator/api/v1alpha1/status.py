@@ -80,11 +80,7 @@ class Buckets(ApiModel):
 
 
 class CapturedPercent(ApiModel):
-    """Captured share in the status, in percent, rounded down.
-
-    It counts planned buckets whose graph is captured (HpuGraphs), that are executed a second time (TorchCompile), or
-    that are warm (Lazy and Eager).
-    """
+    """Captured share in the status: planned buckets that are captured or executed, in percent, rounded down."""
 
     prompt: Percent | None = Field(
         None, description="Share of planned prompt buckets that are captured or executed, in percent, rounded down."
@@ -372,7 +368,8 @@ class GaudiInferenceStatus(ApiModel):
     captured_percent: CapturedPercent = Field(
         CapturedPercent(),
         description="Lowest share of planned buckets that are captured (HpuGraphs), executed a second time"
-        " (TorchCompile) or warm (other modes), among the ready pods of the current revision. If no pod of this revision is ready, all its pods count.",
+        " (TorchCompile) or warm (other modes), among the ready pods of the current revision. If no pod of this"
+        " revision is ready, all its pods count.",
     )
     plan: PlanState | None = Field(
         None, description="Size and cost of the plan of the spec. Absent if no plan is possible."

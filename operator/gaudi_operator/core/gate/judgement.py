@@ -31,7 +31,7 @@ FEWER_GRAPHS = "FewerGraphs"
 """The reason of an open gate if the warm-up is complete, but graphs were left out by a limit or for memory."""
 
 BELOW_THRESHOLD = "OpenedBelowThreshold"
-"""The reason of an open gate if the warm-up is incomplete or below thresholds, and spec.readiness.onShortfall allows that."""
+"""The reason of an open gate if the warm-up is incomplete or below thresholds, but onShortfall allows that."""
 
 
 _REASONS_OF_SPEC = frozenset({CAPTURED_BELOW_THRESHOLD, WARMUP_INCOMPLETE, RECOMPILING})

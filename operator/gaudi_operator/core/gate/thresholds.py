@@ -6,12 +6,11 @@ A warm-up is complete if every planned bucket is warm and capture has ended (doc
 from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
+from gaudi_runtime.contract.preparation import Preparation, SkipCause
 from gaudi_runtime.contract.report import (
     BucketPhase,
     Phase,
     PhaseProgress,
-    Preparation,
-    SkipCause,
     VisionProgress,
     WarmupReport,
     percent,

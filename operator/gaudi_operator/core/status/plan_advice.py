@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.status import PlanAdvice
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract import report
-from gaudi_runtime.contract.report import Preparation
+from gaudi_runtime.contract.preparation import Preparation
 
 
 def plan_advice(state: State) -> PlanAdvice | None:

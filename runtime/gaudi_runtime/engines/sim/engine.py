@@ -126,6 +126,9 @@ class SimEngine:
         self._recipes.record(phase, bucket)
         self._warm_buckets.add((phase, bucket))
 
+    def execute(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """Do nothing, because the simulation has no workspace."""
+
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Count the time and bytes of one graph. Raises DeviceOutOfMemory by script or if the memory is full."""
         self._faults.inject_capture_fault(phase)

@@ -178,11 +178,19 @@ class VllmEngine(VllmProcesses):
         """Compile this shape by running a forward. Raises DeviceOutOfMemory or ShapeRefused."""
         self._run_bucket("warm", phase, bucket)
 
+    def execute(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """Run this shape once without a graph on every rank of a card. On a CPU, `warm` has already run the shape.
+
+        Raises DeviceOutOfMemory.
+        """
+        if self._config.engine.device != "cpu":
+            self._run_bucket("execute", phase, bucket)
+
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape on every rank and return the size of the largest graph in bytes.
 
-        Raises DeviceOutOfMemory, GraphRefused for a prompt above the limit of graph tokens, or ShapeRefused if vLLM runs
-        the shape without a graph for another reason.
+        Raises DeviceOutOfMemory, GraphRefused for a prompt above the limit of graph tokens, or ShapeRefused if vLLM
+        runs the shape without a graph for another reason.
         """
         if reason := self._memory.why_full():
             raise DeviceOutOfMemory(reason)

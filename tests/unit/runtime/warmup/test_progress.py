@@ -4,10 +4,10 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
+from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     BucketPhase,
     PhaseProgress,
-    Preparation,
     RecipeOutcome,
     SharedRecipesReport,
     SkippedBucket,

@@ -68,7 +68,7 @@ async def test_out_of_memory_ends_capture_of_only_one_phase() -> None:
     assert report.skipped_total == report.decode.left_out_for_memory == report.decode.planned - 1
 
 
-async def test_phase_that_runs_out_of_memory_before_any_graph_has_failed() -> None:
+async def test_memory_error_before_any_graph_fails_the_phase() -> None:
     report = start(sim_config({"oomAtBucket": "decode:1"}))
     assert (report.decode.captured, report.decode.left_out_for_memory) == (0, 0)
     assert report.decode.failed == report.decode.planned
@@ -148,7 +148,7 @@ async def test_cover_first_reserves_time_for_graphs_of_compiled_buckets() -> Non
     assert (report.prompt.captured, report.decode.captured) == (report.prompt.warmed, report.decode.warmed)
 
 
-async def test_buckets_of_a_spent_time_budget_are_left_out_by_the_limit() -> None:
+async def test_buckets_beyond_the_time_budget_are_left_out() -> None:
     report = start_with_budget(12, {})
     phases = (report.prompt, report.decode)
     assert sum(phase.left_out_by_limit for phase in phases) == report.skipped_total > 0

@@ -211,6 +211,10 @@ class HpuVerbs:
         with self._measure_compile_time("warm"):
             return self._run_bucket(phase, bucket, self._compile)
 
+    def execute(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
+        """Run one compiled bucket without a graph, so that the card allocates its workspace."""
+        return self._run_bucket(phase, bucket, _run_compiled)
+
     def capture(self, phase: str, bucket: Sequence[int]) -> BucketOutcome:
         """Run one bucket and capture its graph."""
         if not self._capabilities.captures_graphs:
@@ -355,7 +359,7 @@ def _out_of_memory_outcome(reason: str) -> BucketOutcome:
 
 
 def _run_compiled(forward: Forward) -> bool:
-    """Run the forward a second time to measure its memory. With torch.compile, the compiled forward is the graph."""
+    """Run the compiled forward. With torch.compile, the compiled forward is the graph."""
     forward()
     return True
 

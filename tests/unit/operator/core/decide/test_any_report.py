@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     ColdShape,
     MemorySplit,
@@ -15,7 +16,6 @@ from gaudi_runtime.contract.report import (
     PhaseProgress,
     PlanAdvice,
     PlanCost,
-    Preparation,
     RuntimeFailure,
 )
 from tests.support.builders import copied

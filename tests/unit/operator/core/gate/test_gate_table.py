@@ -3,13 +3,16 @@
 The prompt phase is complete. The decode phase of eight buckets ends in each of the ways in `ENDINGS`.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 
 from gaudi_operator.core.actions import Event
 from gaudi_operator.core.gate.condition import gate_status
-from gaudi_runtime.contract.report import Phase, PhaseProgress, Preparation
+from gaudi_runtime.contract.preparation import Preparation
+from gaudi_runtime.contract.report import Phase, PhaseProgress
 from gaudi_runtime.units import GIB
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, resource
@@ -26,7 +29,7 @@ class Ending(NamedTuple):
     opens: bool
     reason: str
     clause: str
-    readiness: dict[str, Any] = {}
+    readiness: Mapping[str, Any] = MappingProxyType({})
 
 
 FIVE = {"captured": 5, "left_out_for_memory": 3, "left_out_bytes": 3 * GIB}
@@ -102,7 +105,7 @@ class Seen(NamedTuple):
 def warm_up(ending: Ending, mode: str, canary: bool) -> Seen:
     """Let the first pod of a resource, or the canary of an upgrade, end its warm-up."""
     engine = {"name": "vllm", "executionMode": mode}
-    cluster = Cluster(resource(replicas=1, accelerator=CARD, engine=engine, readiness=ending.readiness))
+    cluster = Cluster(resource(replicas=1, accelerator=CARD, engine=engine, readiness=dict(ending.readiness)))
     if canary:
         cluster.settle()
         (old,) = revisions(cluster)

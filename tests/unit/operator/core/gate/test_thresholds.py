@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.gate.thresholds import captured_counts, first_skipped_buckets, shortfalls
+from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     BucketPhase,
     PhaseProgress,
-    Preparation,
     SkippedBucket,
     SkippedVisionBucket,
     VisionBucket,
@@ -70,9 +70,8 @@ def test_disabled_warm_up_has_no_shortfall() -> None:
 
 def test_counts_describe_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
-    assert (
-        captured_counts(mixed)
-        == "15 of 24 prompt graphs captured (9 left out for memory, they need about 0 B) and 4 of 4 decode buckets warmed"
+    assert captured_counts(mixed) == (
+        "15 of 24 prompt graphs captured (9 left out for memory, they need about 0 B) and 4 of 4 decode buckets warmed"
     )
 
 

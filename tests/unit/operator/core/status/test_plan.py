@@ -194,8 +194,8 @@ def test_measured_torch_compile_plan_says_executed() -> None:
     [
         (
             MEASURED,
-            "24 prompt and 48 decode graphs (62 % of prompt graphs are captured), 14.03 GiB, 49 s from start to serving: "
-            "measured by pod a.",
+            "24 prompt and 48 decode graphs (62 % of prompt graphs are captured), 14.03 GiB, 49 s from start to "
+            "serving: measured by pod a.",
         ),
         (
             MEASURED.model_copy(update={"captured_percent": CapturedPercent(prompt=100, decode=100)}),
@@ -203,8 +203,8 @@ def test_measured_torch_compile_plan_says_executed() -> None:
         ),
         (
             MEASURED.model_copy(update={"basis": PlanBasis.SIMULATED}),
-            "24 prompt and 48 decode graphs (62 % of prompt graphs are captured), 14.03 GiB, 49 s from start to serving: "
-            "simulated by pod a.",
+            "24 prompt and 48 decode graphs (62 % of prompt graphs are captured), 14.03 GiB, 49 s from start to "
+            "serving: simulated by pod a.",
         ),
     ],
 )

@@ -7,7 +7,8 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.plan import plan_state
 from gaudi_operator.core.status.plan_advice import plan_advice
-from gaudi_runtime.contract.report import Phase, PlanAdvice, PlanCost, Preparation, ServedPhase, ServedTraffic
+from gaudi_runtime.contract.preparation import Preparation
+from gaudi_runtime.contract.report import Phase, PlanAdvice, PlanCost, ServedPhase, ServedTraffic
 from tests.unit.operator.core.reports import FULL, report
 from tests.unit.operator.core.states import serving, state_of, warming
 from tests.unit.operator.core.stories import pod_names, served, status

@@ -63,7 +63,7 @@ async def test_bucket_is_captured_if_every_rank_has_its_graph(monkeypatch: pytes
     assert report.prompt.failed == 1
 
 
-async def test_graph_above_max_graph_tokens_is_left_out_by_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_graph_above_max_graph_tokens_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     config = two_cards().model_copy(update={"warmup": WarmupConfig(max_graph_tokens=400)})
     _, report = await start_engine_on(Cluster([Card(longest_graphed=400)] * 2), monkeypatch, config)
     assert (report.prompt.left_out_by_limit, report.prompt.failed) == (1, 0)
@@ -165,7 +165,8 @@ async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pyt
     _, report = await start_engine_on(cluster, monkeypatch)
     verbs = [verb for verb, _ in cluster.vllm.calls if verb != "memory"]
     buckets = report.prompt.planned + report.decode.planned
-    assert list(dict.fromkeys(verbs)) == ["describe", "profile", "plan", "warm", "sampler", "defragmenter", "capture"]
+    order = ["describe", "profile", "plan", "warm", "sampler", "defragmenter", "execute", "capture"]
+    assert list(dict.fromkeys(verbs)) == order
     assert (verbs.count("warm"), verbs.count("capture"), verbs.count("sampler")) == (buckets, buckets, 1)
     assert cluster.cards[0].log == cluster.cards[1].log
 

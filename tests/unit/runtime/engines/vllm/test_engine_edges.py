@@ -145,7 +145,7 @@ async def test_compiling_calls_have_the_stall_timeout_as_deadline(
     config = two_cards()
     stall = float(config.serving.stall_timeout_seconds)
     await start_engine_on(Cluster([Card(), Card()]), monkeypatch, config)
-    compiling = dict.fromkeys(("plan", "warm", "capture", "sampler", "defragmenter"), stall)
+    compiling = dict.fromkeys(("plan", "warm", "execute", "capture", "sampler", "defragmenter"), stall)
     assert deadlines == compiling | dict.fromkeys(("describe", "profile", "memory"), adapter.ANSWER_SECONDS)
 
 

@@ -73,6 +73,9 @@ class DrivenEngine(SimEngine):
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         self._outcome(self.verbs.warm(phase.value, list(bucket)))
 
+    def execute(self, phase: BucketPhase, bucket: Bucket) -> None:
+        self._outcome(self.verbs.execute(phase.value, list(bucket)))
+
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         outcome = self._outcome(self.verbs.capture(phase.value, list(bucket)))
         if not outcome["graph"]:
