@@ -20,6 +20,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     PIECES,
     PREPARED,
     RUNNER,
+    SAMPLED_BATCH,
     SEEDS,
     SETUP,
     TOWER,
@@ -34,7 +35,7 @@ USED = {
     "HpuModelAdapter": TOWER,
     "HPUBucketingManager": (*MANAGER, *SEEDS),
     "HPUVisionBucketManager": VISION_BUCKETS,
-    "InputBatch": (*BATCH, *CORRECTED_BATCH),
+    "InputBatch": (*BATCH, *CORRECTED_BATCH, *SAMPLED_BATCH),
     "OnlineDefragmenter": DEFRAGMENTER,
 }
 """The names that this runtime uses, by class of the plugin."""

@@ -148,6 +148,33 @@ CORRECTED_BATCH = (
     ),
     PluginName("add_request", ("request", "req_index"), loss=_WRONG_SAMPLES),
 )
+_FORMS_COLD = (
+    "the sampler is warmed up only with the plugin's own settings: mixed batches, logprobs and penalties are compiled "
+    "while requests wait"
+)
+# Names that the forms of the sampler replace or read.
+SAMPLED_BATCH = (
+    *(
+        PluginName(name, loss=_FORMS_COLD)
+        for name in (
+            "all_greedy",
+            "all_random",
+            "greedy_reqs",
+            "max_num_logprobs",
+            "no_top_k",
+            "no_top_p",
+            "num_logprobs",
+            "presence_penalties",
+            "random_reqs",
+            "req_output_token_ids",
+            "top_k_reqs",
+            "top_p_reqs",
+            "vocab_size",
+        )
+    ),
+    PluginName("_get_cached_prompt_token_ids", (), loss=_FORMS_COLD),
+    PluginName("_make_prompt_token_ids_cpu_tensor", (), loss=_FORMS_COLD),
+)
 SETUP = (PluginName("enable_bucketing"), PluginName("use_hpu_graph"))
 RUNNER = (
     PluginName("bucketing_manager"),
@@ -292,9 +319,8 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
         *find_degradations(runner, (*runner_names(mode), *PIECES)),
         *find_degradations(runner.bucketing_manager, MANAGER),
     ]
-    degradations += (
-        [] if find_degradations(runner, CORRECTED) else find_degradations(runner.input_batch, CORRECTED_BATCH)
-    )
+    if not find_degradations(runner, CORRECTED):
+        degradations += find_degradations(runner.input_batch, (*CORRECTED_BATCH, *SAMPLED_BATCH))
     refuse_pooling(runner)
     _check_speculation(runner)
     _check_memory_divided(runner, mode)

@@ -55,13 +55,14 @@ class HpuVerbs:
         fail_on_cold_shapes: bool = False,
         leave_note: Callable[[str], None] = lambda _: None,
         run_vision: bool = False,
+        warm_sampler: Callable[[], None] | None = None,
     ) -> None:
         """Create the calls. `leave_note` writes an error of this rank for the leader.
 
         With `run_vision`, the warm-up runs the vision tower instead of only compiling it. Raises a
         RuntimeStartError if this plugin is not supported.
         """
-        self._leave_note = leave_note
+        self._leave_note, self._warm_sampler = leave_note, warm_sampler
         self._runner, self._bridge, self._configured_mode = runner, bridge, configured_mode
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._capabilities = find_capabilities(runner, bridge)
@@ -230,7 +231,9 @@ class HpuVerbs:
     def sampler(self) -> dict[str, bool]:
         """Run the plugin's sampler warm-up for all batch sizes, and compile the step for a chunk of a prompt."""
         with self._measure_compile_time("sampler"):
-            answer = self._call_if_present(self._runner, "warmup_sampler")
+            if self._warm_sampler:
+                self._warm_sampler()
+            answer = {"done": True} if self._warm_sampler else self._call_if_present(self._runner, "warmup_sampler")
         if not self._memory_error:
             self._dummy_batches.run_prompt_chunk(uses_drafts=bool(self._seed_buckets))
             self._dummy_batches.run_missing_sizes()

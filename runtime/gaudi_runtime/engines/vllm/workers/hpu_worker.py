@@ -10,12 +10,13 @@ from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import ErrorNote
 from gaudi_runtime.engines.vllm.start_errors import record_errors
-from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, find_degradations, open_bridge
+from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, SAMPLED_BATCH, find_degradations, open_bridge
 from gaudi_runtime.engines.vllm.workers.corrections import correct_plugin
 from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.workers.kv_cache import useful_cache_bytes
+from gaudi_runtime.engines.vllm.workers.sampling import SamplerForms
 from gaudi_runtime.engines.vllm.workers.speculative import equalize_drafts
 from gaudi_runtime.units import format_bytes
 
@@ -64,7 +65,11 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         run_vision = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner = self.model_runner
         correct_plugin(runner)
-        verbs = HpuVerbs(runner, open_bridge(), mode, settings.fail_on_cold_shapes, leave_note, run_vision)
+        cold_forms = find_degradations(runner.input_batch, SAMPLED_BATCH)
+        warm_sampler = None if cold_forms else SamplerForms(runner).warm_up
+        verbs = HpuVerbs(
+            runner, open_bridge(), mode, settings.fail_on_cold_shapes, leave_note, run_vision, warm_sampler
+        )
         if not find_degradations(runner, GUIDED):
             GuidedSampling(runner)
         return verbs

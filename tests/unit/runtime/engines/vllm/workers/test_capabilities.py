@@ -16,6 +16,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     NO_COMPILE_METRIC,
     PREPARED,
     RUNNER,
+    SAMPLED_BATCH,
     SEEDS,
     SETUP,
     PluginName,
@@ -32,7 +33,7 @@ from tests.unit.runtime.engines.vllm.workers.stand_in import CONTRACT, bridge, p
 OWNERS = {
     "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PREPARED),
     "HPUBucketingManager": MANAGER,
-    "InputBatch": CORRECTED_BATCH,
+    "InputBatch": (*CORRECTED_BATCH, *SAMPLED_BATCH),
     "OnlineDefragmenter": DEFRAGMENTER,
 }
 USED = [(owner, name) for owner, names in OWNERS.items() for name in names]

@@ -85,6 +85,8 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(driven_worker, "watch_runtime", lambda pid: card.log.append(f"watches {pid == os.getpid()}"))
     module = importlib.import_module(MODULE)
     monkeypatch.setattr(module, "open_bridge", lambda: bridge(card))
+    # The forms need vLLM's own sampler (tests/plugin).
+    monkeypatch.setattr(module, "SamplerForms", lambda runner: SimpleNamespace(warm_up=runner.warmup_sampler))
     yield module.DrivenHpuWorker
     sys.modules.pop(MODULE, None)
 

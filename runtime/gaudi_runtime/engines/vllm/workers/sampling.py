@@ -1,0 +1,113 @@
+"""Sampling on a card: few forms of the sampler, which warm-up runs at every batch size.
+
+vLLM chooses the operations of a step by the requests in it, and torch.compile compiles each combination at each batch
+size. This module reduces the combinations to eight forms, of which plain greedy and plain random are unchanged:
+
+- greedy, random, mixed (greedy and random requests in one step) or filtered (any request with top_k or top_p);
+- without logprobs, or with the most logprobs that a request may ask for. vLLM shortens them for each request.
+
+Penalties run between two parts of the compiled sampler. Their lists of tokens are padded to powers of two.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+SHORTEST_LIST = 256
+MOST_PENALTY_RUNS = 64
+"""The most lengths of token lists that warm-up runs, over all batch sizes. Longer lists are compiled while serving."""
+
+
+class SamplerForms:
+    """The forms of the sampler of one model runner. The flags select a form for the plugin's sampler warm-up."""
+
+    def __init__(self, runner: Any) -> None:
+        import torch
+
+        self._runner = runner
+        self._mixes = self._returns_logprobs = self._penalizes = False
+        self._list_length = SHORTEST_LIST
+        batch_class = type(runner.input_batch)
+        self._make_prompt_tokens: Callable[[Any], torch.Tensor] = batch_class._make_prompt_token_ids_cpu_tensor
+        # The plugin's metadata has None for a filter that no request uses. Use both filters or none: the values of
+        # other requests are neutral.
+        batch_class.no_top_p = batch_class.no_top_k = property(lambda batch: not _filters(batch))
+        batch_class.all_greedy = property(lambda batch: not (batch.random_reqs or self._mixes))
+        batch_class.all_random = property(lambda batch: not (batch.greedy_reqs or self._mixes or _filters(batch)))
+        batch_class.no_penalties = property(lambda batch: not (_penalized(batch) or self._penalizes))
+        most_logprobs = runner.vllm_config.model_config.max_logprobs
+        if most_logprobs > 0:
+            batch_class.max_num_logprobs = property(
+                lambda batch: most_logprobs if batch.num_logprobs or self._returns_logprobs else None
+            )
+        batch_class._make_prompt_token_ids_cpu_tensor = lambda batch: self._make_padded_prompt_tokens(batch)
+        # Do not cache the tensor, because its length depends on the generated tokens.
+        batch_class._get_cached_prompt_token_ids = batch_class._make_prompt_token_ids_cpu_tensor
+        penalties = import_module("vllm.v1.sample.ops.penalties")
+        setattr(penalties, "_convert_to_tensors", self._pad_output_tokens)  # noqa: B010 - mypy forbids assignments
+        self._apply_penalties = torch.compiler.disable(penalties.apply_all_penalties)
+        setattr(import_module("vllm.v1.sample.sampler"), "apply_all_penalties", self._apply_penalties)  # noqa: B010
+
+    def warm_up(self) -> None:
+        """Run the plugin's sampler warm-up in each form, and penalties with longer lists."""
+        forms = product((False, True), repeat=3)
+        for self._mixes, self._returns_logprobs, self._penalizes in forms:
+            self._runner.warmup_sampler()
+        self._mixes = self._returns_logprobs = self._penalizes = False
+        for batch_size, length in self._longer_lists():
+            self._run_penalties(batch_size, length)
+
+    def _longer_lists(self) -> Iterator[tuple[int, int]]:
+        """Yield batch sizes and lengths of lists, shortest lists first, at most MOST_PENALTY_RUNS."""
+        sizes = sorted({1, *(int(bucket[0]) for bucket in self._runner.bucketing_manager.decode_buckets)})
+        longest = padded_length(int(self._runner.max_model_len)).bit_length() - 1
+        lengths = [1 << exponent for exponent in range(SHORTEST_LIST.bit_length(), longest + 1)]
+        yield from [(size, length) for length in lengths for size in sizes][:MOST_PENALTY_RUNS]
+
+    def _run_penalties(self, batch_size: int, length: int) -> None:
+        import torch
+
+        batch, device = self._runner.input_batch, self._runner.device
+        tokens = torch.full((batch_size, length), batch.vocab_size, dtype=torch.int64).to(device)
+        logits = torch.zeros((batch_size, batch.vocab_size), dtype=torch.float32).to(device)
+        self._list_length = length
+        values = batch.presence_penalties[[0] * batch_size]
+        self._apply_penalties(logits, tokens, values, values, values, [[0]] * batch_size)
+        self._list_length = SHORTEST_LIST
+
+    def _make_padded_prompt_tokens(self, batch: Any) -> "torch.Tensor":
+        """Return the prompts of the batch, [sequences, tokens]. The lists of generated tokens get the same length."""
+        import torch
+
+        tokens = self._make_prompt_tokens(batch)
+        generated = max((len(tokens) for tokens in batch.req_output_token_ids if tokens), default=0)
+        self._list_length = padded_length(max(tokens.shape[1], generated))
+        missing = self._list_length - tokens.shape[1]
+        return torch.nn.functional.pad(tokens, (0, missing), value=batch.vocab_size)
+
+    def _pad_output_tokens(self, rows: Sequence[Sequence[int]], vocab_size: int, device: Any) -> "torch.Tensor":
+        """Return the generated tokens, [sequences, tokens]. vLLM pads with `vocab_size`, which is no token."""
+        import torch
+
+        length = max(self._list_length, padded_length(max(map(len, rows))))  # drafts may follow the generated tokens
+        tokens = torch.full((len(rows), length), vocab_size, dtype=torch.int64)
+        for row, generated in enumerate(rows):
+            tokens[row, : len(generated)] = torch.tensor(generated, dtype=torch.int64)
+        return tokens.to(device, non_blocking=True)
+
+
+def padded_length(tokens: int) -> int:
+    """Return the smallest power of two, at least SHORTEST_LIST, that is not less than `tokens`."""
+    return max(SHORTEST_LIST, 1 << (tokens - 1).bit_length()) if tokens > 0 else SHORTEST_LIST
+
+
+def _filters(batch: Any) -> bool:
+    return bool(batch.top_p_reqs or batch.top_k_reqs)
+
+
+def _penalized(batch: Any) -> bool:
+    return bool(batch.presence_penalties_reqs or batch.frequency_penalties_reqs or batch.repetition_penalties_reqs)
