@@ -86,7 +86,7 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
     module = importlib.import_module(MODULE)
     monkeypatch.setattr(module, "open_bridge", lambda: bridge(card))
     # The forms need vLLM's own sampler (tests/plugin).
-    monkeypatch.setattr(module, "SamplerForms", lambda runner: SimpleNamespace(warm_up=runner.warmup_sampler))
+    monkeypatch.setattr(module, "SamplerForms", lambda runner: SimpleNamespace(warm_up=lambda: runner.warmup_sampler()))
     yield module.DrivenHpuWorker
     sys.modules.pop(MODULE, None)
 
