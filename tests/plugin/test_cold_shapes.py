@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
-from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS
+from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, RECOMPILATION_SECONDS
 from gaudi_runtime.report.served import summarize_served
 from tests.plugin.cases import COMPILE, GRAPHS, Case, case_config
 from tests.plugin.engine import Facts, Run, run_in_fork

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gaudi_runtime.contract.compiles import StepPart
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import StepPart
 from tests.plugin.cases import DEFAULT, case_config
 from tests.plugin.engine import Facts, Run
 from tests.plugin.engine_processes import count_batches, rank_facts_by_core, run_with_engine_processes

@@ -2,98 +2,24 @@
 
 None of these names is a stable interface. A missing name is either an error, which names the supported releases, or a
 degradation, which says what does not work. The contract tests compare each name with the recorded plugin.
-
-The bridge provides the functions of the Gaudi software: memory, synchronization and compile-only mode.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engine_protocol.engine import GRAPH_MODES
-from gaudi_runtime.engines.vllm.workers.compile_times import Compiles, CompileTotals, watch_dynamo
-from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
+from gaudi_runtime.engines.vllm.workers.bridge import Bridge
+from gaudi_runtime.errors import ConfigError, EngineUnsupported, UnsupportedModel
 from gaudi_runtime.knobs.speculation import NGRAM, why_method_refused
 
-_COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
-MICROSECONDS = 1_000_000
 NO_COMPILE_METRIC = (
     "the bridge has no metric graph_compilation, so only the first batch of each shape that warm-up did not run counts "
     "as a recompilation"
 )
-
-
-@dataclass(frozen=True)
-class Bridge:
-    """The functions of the Gaudi software on one card.
-
-    `memory` returns (free, total) in bytes. `compile_only` is None if the software has no such mode. `compiled` returns
-    the compiles of the bridge and of Dynamo in this process; it is None if the bridge has no metric of its compiles.
-    """
-
-    memory: Callable[[], tuple[int, int]]
-    synchronize: Callable[[], None]
-    is_lazy: Callable[[], bool]
-    compile_only: Callable[[], AbstractContextManager[Any]] | None
-    compiled: Compiles | None
-
-
-def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
-    """Return the functions of the Gaudi software. `load` imports a module by name. Raises DeviceUnavailable."""
-    try:
-        torch = load("torch")
-        return Bridge(
-            memory=torch.hpu.mem_get_info,
-            synchronize=torch.hpu.synchronize,
-            is_lazy=load("habana_frameworks.torch.utils.internal").is_lazy,
-            compile_only=_find_compile_only_mode(load),
-            compiled=_find_compile_metric(load),
-        )
-    except (ImportError, AttributeError) as error:
-        raise DeviceUnavailable(f"The Gaudi software is incomplete ({error}): use the runtime-hpu image.") from error
-
-
-def _find_compile_only_mode(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
-    try:
-        # Enter the setting once as a test. It raises KeyError if the bridge does not support compile-only mode.
-        setting = load("habana_frameworks.torch.internal.bridge_config").env_setting
-        with setting(_COMPILE_ONLY, True):
-            pass
-    except (ImportError, AttributeError, KeyError):
-        return None
-    return lambda: _exit_without_error(setting(_COMPILE_ONLY, True))
-
-
-def _find_compile_metric(load: Callable[[str], Any]) -> Compiles | None:
-    try:
-        # The metric counts only the compilations after the import of this module.
-        metric = load("habana_frameworks.torch.hpu.metrics").metric_global("graph_compilation")
-        _read_metric(metric)
-    except (ImportError, AttributeError, KeyError, TypeError, ValueError):
-        return None
-    dynamo = watch_dynamo(load)
-    return lambda: _read_metric(metric) + dynamo()
-
-
-def _read_metric(metric: Any) -> CompileTotals:
-    figures = dict(metric.stats())
-    return CompileTotals(int(figures["TotalNumber"]), float(figures["TotalTime"]) / MICROSECONDS)
-
-
-@contextmanager
-def _exit_without_error(mode: AbstractContextManager[Any]) -> Iterator[None]:
-    mode.__enter__()
-    try:
-        yield
-    finally:
-        # Call `__exit__` without the error, because the bridge's context has no `finally`. With the error it would stay
-        # in compile-only mode, in which nothing is computed and every answer is wrong.
-        mode.__exit__(None, None, None)
 
 
 @dataclass(frozen=True)
@@ -120,6 +46,7 @@ GUIDED = (
         loss=_GUIDED_COLD,
     ),
     PluginName("use_structured_output", loss=_GUIDED_COLD),
+    PluginName("apply_grammar_bitmask", ("scheduler_output", "grammar_output", "logits"), loss=_GUIDED_COLD),
 )
 _WRONG_SAMPLES = (
     "known faults of the plugin are not corrected: answers may be wrong after preemption with prefix caching, with "
@@ -207,7 +134,6 @@ RUNNER = (
         loss="the plugin does not report whether the model accepts images, so a vision tower is not warmed up",
     ),
     PluginName("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
-    PluginName("requests", loss="the kinds of requests that wait for a compile of the sampler are unknown"),
     PluginName("kv_caches", loss="the size of the KV cache is unknown and counts as 0"),
     PluginName("graphed_buckets", loss="the plugin has no list of the graphs, so the plugin may run its own warm-up"),
     PluginName("attn_block_size", loss=_PLAIN),

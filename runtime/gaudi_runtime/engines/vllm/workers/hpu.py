@@ -15,13 +15,13 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engines.vllm.ranks import BucketOutcome
 from gaudi_runtime.engines.vllm.start_errors import is_out_of_memory
+from gaudi_runtime.engines.vllm.workers.bridge import Bridge
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
     PREPARED,
     REMADE,
     UNBOUNDED,
     VISION_BUCKETS,
-    Bridge,
     find_capabilities,
     find_degradations,
     vision_degradations,
@@ -55,14 +55,13 @@ class HpuVerbs:
         fail_on_cold_shapes: bool = False,
         leave_note: Callable[[str], None] = lambda _: None,
         run_vision: bool = False,
-        warm_sampler: Callable[[], None] | None = None,
     ) -> None:
         """Create the calls. `leave_note` writes an error of this rank for the leader.
 
         With `run_vision`, the warm-up runs the vision tower instead of only compiling it. Raises a
         RuntimeStartError if this plugin is not supported.
         """
-        self._leave_note, self._warm_sampler = leave_note, warm_sampler
+        self._leave_note = leave_note
         self._runner, self._bridge, self._configured_mode = runner, bridge, configured_mode
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._capabilities = find_capabilities(runner, bridge)
@@ -229,11 +228,9 @@ class HpuVerbs:
         return outcome
 
     def sampler(self) -> dict[str, bool]:
-        """Run the plugin's sampler warm-up for all batch sizes, and compile the step for a chunk of a prompt."""
+        """Run the sampler warm-up for all batch sizes, and compile the step for a chunk of a prompt."""
         with self._measure_compile_time("sampler"):
-            if self._warm_sampler:
-                self._warm_sampler()
-            answer = {"done": True} if self._warm_sampler else self._call_if_present(self._runner, "warmup_sampler")
+            answer = self._call_if_present(self._runner, "warmup_sampler")
         if not self._memory_error:
             self._dummy_batches.run_prompt_chunk(uses_drafts=bool(self._seed_buckets))
             self._dummy_batches.run_missing_sizes()

@@ -10,7 +10,8 @@ from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import ErrorNote
 from gaudi_runtime.engines.vllm.start_errors import record_errors
-from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, SAMPLED_BATCH, find_degradations, open_bridge
+from gaudi_runtime.engines.vllm.workers.bridge import open_bridge
+from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, SAMPLED_BATCH, find_degradations
 from gaudi_runtime.engines.vllm.workers.corrections import correct_plugin
 from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
@@ -63,13 +64,10 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         )
         # Use the plugin's setting. Release 0.26.0 does not have the setting, so the default is False.
         run_vision = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
-        runner = self.model_runner
+        runner, bridge = self.model_runner, open_bridge()
         correct_plugin(runner)
-        cold_forms = find_degradations(runner.input_batch, SAMPLED_BATCH)
-        warm_sampler = None if cold_forms else SamplerForms(runner).warm_up
-        verbs = HpuVerbs(
-            runner, open_bridge(), mode, settings.fail_on_cold_shapes, leave_note, run_vision, warm_sampler
-        )
+        if not find_degradations(runner.input_batch, SAMPLED_BATCH):
+            SamplerForms(runner, bridge.mark_step)
         if not find_degradations(runner, GUIDED):
-            GuidedSampling(runner)
-        return verbs
+            GuidedSampling(runner, bridge.mark_step)
+        return HpuVerbs(runner, bridge, mode, settings.fail_on_cold_shapes, leave_note, run_vision)

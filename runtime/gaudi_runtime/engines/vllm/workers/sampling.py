@@ -6,7 +6,8 @@ size. This module reduces the combinations to eight forms, of which plain greedy
 - greedy, random, mixed (greedy and random requests in one step) or filtered (any request with top_k or top_p);
 - without logprobs, or with the most logprobs that a request may ask for. vLLM shortens them for each request.
 
-Penalties run between two parts of the compiled sampler. Their lists of tokens are padded to powers of two.
+Penalties run between two parts of the sampler and have their own recipes. Their lists of tokens are padded to powers of
+two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +24,16 @@ MOST_PENALTY_RUNS = 64
 
 
 class SamplerForms:
-    """The forms of the sampler of one model runner. The flags select a form for the plugin's sampler warm-up."""
+    """The forms of the sampler of one model runner, and a replacement for the sampler warm-up of the plugin."""
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: Any, mark_step: Callable[[], None]) -> None:
+        """Replace the choice of operations. `mark_step` ends a sequence of operations that share a recipe."""
         import torch
 
-        self._runner = runner
+        self._runner, self._mark_step = runner, mark_step
+        self._warm_up_plugin: Callable[[], None] = runner.warmup_sampler
+        runner.warmup_sampler = self.warm_up
+        # The flags select a form for the sampler warm-up of the plugin.
         self._mixes = self._returns_logprobs = self._penalizes = False
         self._list_length = SHORTEST_LIST
         batch_class = type(runner.input_batch)
@@ -49,17 +54,25 @@ class SamplerForms:
         batch_class._get_cached_prompt_token_ids = batch_class._make_prompt_token_ids_cpu_tensor
         penalties = import_module("vllm.v1.sample.ops.penalties")
         setattr(penalties, "_convert_to_tensors", self._pad_output_tokens)  # noqa: B010 - mypy forbids assignments
-        self._apply_penalties = torch.compiler.disable(penalties.apply_all_penalties)
+        self._apply_plain = penalties.apply_all_penalties
+        self._apply_penalties = torch.compiler.disable(self._apply_marked)
         setattr(import_module("vllm.v1.sample.sampler"), "apply_all_penalties", self._apply_penalties)  # noqa: B010
 
     def warm_up(self) -> None:
         """Run the plugin's sampler warm-up in each form, and penalties with longer lists."""
         forms = product((False, True), repeat=3)
         for self._mixes, self._returns_logprobs, self._penalizes in forms:
-            self._runner.warmup_sampler()
+            self._warm_up_plugin()
         self._mixes = self._returns_logprobs = self._penalizes = False
         for batch_size, length in self._longer_lists():
             self._run_penalties(batch_size, length)
+
+    def _apply_marked(self, *args: Any) -> Any:
+        """Apply the penalties in a recipe that depends on the batch size and the length of the lists only."""
+        self._mark_step()
+        logits = self._apply_plain(*args)
+        self._mark_step()
+        return logits
 
     def _longer_lists(self) -> Iterator[tuple[int, int]]:
         """Yield batch sizes and lengths of lists, shortest lists first, at most MOST_PENALTY_RUNS."""

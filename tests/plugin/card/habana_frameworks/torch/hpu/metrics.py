@@ -14,15 +14,16 @@ GRAPH, EAGER = "graph", "eager"
 """The sources of recipes: Dynamo's graphs and HPU graphs; operations outside of any graph."""
 RECIPES: Counter[str] = Counter()
 """The recipes of this process by their source."""
-_KEPT: set[Hashable] = set()
+KEPT: dict[Hashable, str] = {}
+"""The source of each recipe, in the order of their compilation."""
 _microseconds = 0
 
 
 def compile_recipe(key: Hashable, source: str, nodes: int) -> None:
     """Count a recipe of `nodes` operations, unless this process has already compiled the recipe."""
     global _microseconds
-    if key not in _KEPT:
-        _KEPT.add(key)
+    if key not in KEPT:
+        KEPT[key] = source
         RECIPES[source] += 1
         _microseconds += RECIPE_MICROSECONDS + nodes * NODE_MICROSECONDS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gaudi_runtime.engines.vllm.workers.capabilities import Bridge, open_bridge
+from gaudi_runtime.engines.vllm.workers.bridge import Bridge, open_bridge
 from tests.unit.runtime.engines.vllm.workers.card import GIB, MIB, Card
 
 CONTRACT = json.loads((Path(__file__).parents[5] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
@@ -221,6 +221,7 @@ def bridge(card: Card, *missing: str) -> Bridge:
         "torch": SimpleNamespace(hpu=_module("torch.hpu", card, missing)),
         "torch._dynamo.utils": SimpleNamespace(counters={"stats": card.dynamo}),
         "torch._dynamo.callback": SimpleNamespace(callback_handler=card.dynamo_callbacks),
+        "habana_frameworks.torch.core": _module("habana_frameworks.torch.core", card, missing),
         "habana_frameworks.torch.hpu.metrics": SimpleNamespace(
             metric_global=lambda name: _Metric(card) if name == "graph_compilation" and name not in missing else None
         ),
@@ -250,6 +251,7 @@ def _module(name: str, card: Card, missing: tuple[str, ...]) -> SimpleNamespace:
         "mem_get_info": lambda: (card.free, card.total),
         "synchronize": card.settle,
         "is_lazy": lambda: card.lazy,
+        "mark_step": lambda: None,
     }
     recorded = CONTRACT[f"external:{name}"]["methods"]
     return SimpleNamespace(**{each: figures[each] for each in recorded if each not in missing})

@@ -6,6 +6,7 @@ import pytest
 
 from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.engines.vllm.workers.bridge import open_bridge
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     CORRECTED_BATCH,
     DEFRAGMENTER,
@@ -21,7 +22,6 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     SETUP,
     PluginName,
     find_capabilities,
-    open_bridge,
 )
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
@@ -101,7 +101,7 @@ def test_method_with_different_parameters_is_reported_as_missing() -> None:
         HpuVerbs(runner, bridge(Card()))
 
 
-@pytest.mark.parametrize("missing", ["mem_get_info", "synchronize", "is_lazy", "torch"])
+@pytest.mark.parametrize("missing", ["mem_get_info", "synchronize", "is_lazy", "mark_step", "torch"])
 def test_incomplete_gaudi_software_is_an_error_naming_the_image(missing: str) -> None:
     with pytest.raises(DeviceUnavailable, match="use the runtime-hpu image"):
         bridge(Card(), missing)
@@ -138,6 +138,7 @@ def test_failing_compile_only_setting_disables_compile_only_mode() -> None:
     good = bridge(card)
     modules = {
         "torch": type("torch", (), {"hpu": type("hpu", (), {"mem_get_info": good.memory, "synchronize": print})}),
+        "habana_frameworks.torch.core": type("core", (), {"mark_step": good.mark_step}),
         "habana_frameworks.torch.utils.internal": type("internal", (), {"is_lazy": good.is_lazy}),
         "habana_frameworks.torch.internal.bridge_config": type("config", (), {"env_setting": env_setting}),
     }

@@ -85,8 +85,9 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(driven_worker, "watch_runtime", lambda pid: card.log.append(f"watches {pid == os.getpid()}"))
     module = importlib.import_module(MODULE)
     monkeypatch.setattr(module, "open_bridge", lambda: bridge(card))
-    # The forms need vLLM's own sampler (tests/plugin).
-    monkeypatch.setattr(module, "SamplerForms", lambda runner: SimpleNamespace(warm_up=lambda: runner.warmup_sampler()))
+    # These classes need vLLM's own sampler (tests/plugin).
+    for name in ("SamplerForms", "GuidedSampling"):
+        monkeypatch.setattr(module, name, lambda *_: None)
     yield module.DrivenHpuWorker
     sys.modules.pop(MODULE, None)
 

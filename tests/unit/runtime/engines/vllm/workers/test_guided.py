@@ -21,10 +21,21 @@ class Output:
 class Runner:
     """A fake of the plugin's model runner with buckets for two and four sequences, and a greedy sampler."""
 
+    hidden_size, dtype, device = 16, torch.float32, "cpu"
+    model = SimpleNamespace(compute_logits=lambda hidden_states: hidden_states[:, :8])
+
     def __init__(self, guided: bool) -> None:
         self.use_structured_output = guided
         self.bucketing_manager = SimpleNamespace(decode_buckets=[(4, 1, 16), (2, 1, 8), (4, 1, 8)])
         self.sampled: list[tuple[int, int | None]] = []
+        self.warmed: list[str | int] = []
+
+    def warmup_sampler(self) -> None:
+        self.warmed.append("sampler")
+
+    def apply_grammar_bitmask(self, scheduler_output: Any, grammar_output: Any, logits: torch.Tensor) -> None:
+        assert grammar_output.grammar_bitmask.shape == (0, 1)  # a bit for each of 8 tokens
+        self.warmed.append(logits.shape[0])
 
     def _run_sampling(
         self,
@@ -39,7 +50,7 @@ class Runner:
 
 
 def sample(runner: Runner, rows: int) -> list[int]:
-    GuidedSampling(runner)
+    GuidedSampling(runner, lambda: None)
     logits = torch.eye(8)[torch.arange(rows) % 8]
     output, metadata = runner._run_sampling(True, logits, [str(row) for row in range(rows)], rows)
     assert metadata == "metadata"
@@ -58,3 +69,10 @@ def test_step_without_a_grammar_is_sampled_at_its_own_size() -> None:
     runner = Runner(guided=False)
     assert sample(runner, 3) == [0, 1, 2]
     assert runner.sampled == [(3, 3)]
+
+
+def test_warm_up_applies_a_grammar_to_each_number_of_rows() -> None:
+    runner = Runner(guided=False)
+    GuidedSampling(runner, lambda: None)
+    runner.warmup_sampler()
+    assert runner.warmed == ["sampler", 1, 2, 3, 4]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.report import RECOMPILATION_SECONDS
+from gaudi_runtime.contract.compiles import RECOMPILATION_SECONDS
 from gaudi_runtime.engines.vllm.workers.forwards import ColdShape
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.engines.vllm.workers.card import Card
