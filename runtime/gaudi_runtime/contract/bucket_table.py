@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gaudi_runtime.contract.base import TolerantModel
-from gaudi_runtime.contract.report import BucketPhase, Count, Large, Shape, ShortText
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report_fields import Count, Large, Shape, ShortText
 
 MOST_ROWS = 8192
 

@@ -6,11 +6,12 @@ The report contains durations, but no times of the pod's clock. It is smaller th
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from gaudi_runtime.contract.base import TolerantModel
+from gaudi_runtime.contract.compiles import MAX_STEP_COMPILES, CompileTimes, StepCompiles
 from gaudi_runtime.contract.preparation import Preparation, SkipCause
-from gaudi_runtime.contract.text import make_one_line
+from gaudi_runtime.contract.report_fields import Bytes, Count, Large, PaddingRatio, Seconds, Shape, ShortText, Text
 
 MAX_REPORT_BYTES = 256 * 1024
 MAX_SKIPPED = 50
@@ -19,37 +20,14 @@ MAX_WARNINGS = 50
 MAX_ARGUMENTS = 200
 MAX_SERVED_BUCKETS = 32
 MAX_NAMED_VISION = 10
-MAX_STEP_COMPILES = 16
 RECENT_SECONDS = 300
 """The age in seconds up to which a recompilation counts as recent."""
-RECOMPILATION_SECONDS = 0.1
-"""Recipes of a part of a step that take more seconds to compile count as a recompilation, on a card."""
 FEWEST_PROMPTS = 200
 """The number of prompt batches after which the padding of a learned plan is compared with its forecast.
 
 In this many batches, traffic of the learned service pads at most 9 % more than forecast
 (docs/internals/performance.md).
 """
-COMPILE_BOUNDS = (0.001, 0.003, 0.01, 0.03, RECOMPILATION_SECONDS, 0.3, 1.0, 3.0, 10.0)
-"""Upper bounds, in seconds, of the classes of compile times. There is one more class, for longer times."""
-
-MOST_COUNT = 1_000_000
-Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-"""A number of buckets or events. Larger numbers are reported as MOST_COUNT."""
-Large = Annotated[int, Field(ge=0, le=2**60)]
-"""A number whose bound is far above the figures of any card. Sums of such numbers fit into 64 bits."""
-Bytes = Large
-Seconds = Annotated[float, Field(ge=0, le=1e9)]
-PaddingRatio = Annotated[float, Field(ge=0, le=1e9)]
-"""Padded compute divided by real compute. 1.0 means no padding."""
-Shape = tuple[Large, Large, Large]
-MOST_TEXT = 2048
-Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(lambda text: make_one_line(text)[:MOST_TEXT])]
-"""A sentence from an untrusted source, made safe to show in terminals."""
-MOST_SHORT = 512
-ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: make_one_line(text)[:MOST_SHORT])]
-
-
 NO_PLAN = "0" * 64
 """Plan hash of an instance whose configuration cannot be read. It is not the hash of any revision."""
 
@@ -266,40 +244,6 @@ class ServedVision(TolerantModel):
     cold: Annotated[tuple[ShortText, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
         (), description="Inputs of the first runs that missed, as the model has them."
     )
-
-
-class CompileTimes(TolerantModel):
-    """The graph compile times of one stage in the contract's report, as measured by the bridge (vllm on a card)."""
-
-    stage: Annotated[str, Field(max_length=16)] = Field(
-        description="warm or capture: per bucket; sampler or defragmenter: as a whole; serving: per forward and other"
-        " part of a step, without those for which Dynamo made a graph."
-    )
-    recipes: Large
-    seconds: Seconds
-    counts: Annotated[tuple[Count, ...], Field(max_length=16)] = Field(
-        description="Buckets or batches that needed a compile, by its time: one count for each of COMPILE_BOUNDS, and"
-        " one for longer times."
-    )
-
-
-class StepPart(StrEnum):
-    """The parts of a step in the contract's report. OTHER prepares inputs, moves blocks and collects tokens."""
-
-    FORWARD = "forward"
-    SAMPLER = "sampler"
-    OTHER = "other"
-
-
-class StepCompiles(TolerantModel):
-    """Recompilations of one part of the steps while serving in the contract's report (vllm only)."""
-
-    part: StepPart
-    kind: ShortText = Field(
-        "", description="Only of the sampler: the parameters of the requests in the step, such as `logprobs`."
-    )
-    count: Count = Field(description="Recompilations, of which a step has at most one in each part or forward.")
-    seconds: Seconds = Field(description="Time of Dynamo and of the bridge in these recompilations.")
 
 
 class ServedTraffic(TolerantModel):

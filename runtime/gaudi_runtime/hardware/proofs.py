@@ -2,14 +2,8 @@
 
 from collections.abc import Callable
 
-from gaudi_runtime.contract.report import (
-    COMPILE_BOUNDS,
-    RECOMPILATION_SECONDS,
-    CompileTimes,
-    Phase,
-    PhaseProgress,
-    WarmupReport,
-)
+from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, RECOMPILATION_SECONDS, CompileTimes
+from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.hardware.report import HardwareReport, InstanceStart, Proof, ProofOutcome, TrialTraffic
 from gaudi_runtime.units import plural
 

@@ -12,15 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gaudi_runtime.contract.report import (
-    BucketPhase,
-    Phase,
-    RecipeOutcome,
-    RequestCounts,
-    ServedTraffic,
-    StepPart,
-    WarmupReport,
-)
+from gaudi_runtime.contract.compiles import StepPart
+from gaudi_runtime.contract.report import BucketPhase, Phase, RecipeOutcome, RequestCounts, ServedTraffic, WarmupReport
 from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
 from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketRow, BucketState, BucketTable
-from gaudi_runtime.contract.report import MOST_COUNT, BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.traffic.serving_histogram import Key, Tally
 
 NO_BATCH = Tally()

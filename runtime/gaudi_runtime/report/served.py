@@ -3,21 +3,18 @@
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
 
+from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, MAX_STEP_COMPILES, RECOMPILATION_SECONDS, CompileTimes
 from gaudi_runtime.contract.report import (
-    COMPILE_BOUNDS,
     MAX_COLD_SHAPES,
     MAX_SERVED_BUCKETS,
-    MAX_STEP_COMPILES,
-    MOST_COUNT,
-    RECOMPILATION_SECONDS,
     BucketPhase,
     ColdShape,
-    CompileTimes,
     ServedBucket,
     ServedPhase,
     ServedTraffic,
     ServedVision,
 )
+from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.traffic.serving_histogram import SERVING, Key, ServingHistogram, Tally, VisionTally, blocks_of
 

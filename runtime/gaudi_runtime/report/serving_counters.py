@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, MOST_COUNT, RECENT_SECONDS, RequestCounts
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, RECENT_SECONDS, RequestCounts
+from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.served import coldest_shapes, summarize_served
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram

@@ -13,15 +13,9 @@ from typing import Any, NamedTuple
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.report import (
-    COMPILE_BOUNDS,
-    MAX_NAMED_VISION,
-    MOST_COUNT,
-    BucketPhase,
-    CompileTimes,
-    StepCompiles,
-    StepPart,
-)
+from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, CompileTimes, StepCompiles, StepPart
+from gaudi_runtime.contract.report import MAX_NAMED_VISION, BucketPhase
+from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, cap_sizes, merge_shapes, round_sizes_up
 from gaudi_runtime.traffic.padding import Padding
 

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
-from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
+from gaudi_runtime.contract.report import BucketPhase, Phase
+from gaudi_runtime.contract.report_fields import Shape
 
 SLOW_FACTOR = 4
 """The multiple of its forecast after which a bucket is slow."""

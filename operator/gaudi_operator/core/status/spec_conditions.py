@@ -20,8 +20,9 @@ from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_operator.core.status.plan import current_forecast, describe_plan
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles
+from gaudi_runtime.contract.compiles import StepPart
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.report import StepPart, WarmupReport
+from gaudi_runtime.contract.report import WarmupReport
 
 CHANGE_BUCKETS = "Add buckets for these shapes to spec.bucketing."
 

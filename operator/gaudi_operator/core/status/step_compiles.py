@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from gaudi_runtime.contract.report import StepCompiles, StepPart, WarmupReport
+from gaudi_runtime.contract.compiles import StepCompiles, StepPart
+from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.units import plural
 
 MOST_KINDS = 3

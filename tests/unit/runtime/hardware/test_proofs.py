@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.contract.compiles import CompileTimes
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
-    CompileTimes,
     Phase,
     PhaseProgress,
     ServedPhase,

@@ -3,13 +3,13 @@
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.compiles import CompileTimes
 from gaudi_runtime.contract.report import (
     MAX_COLD_SHAPES,
     MAX_NAMED_VISION,
     MAX_SERVED_BUCKETS,
     BucketPhase,
     ColdShape,
-    CompileTimes,
     ServedBucket,
     ServedPhase,
     ServedTraffic,

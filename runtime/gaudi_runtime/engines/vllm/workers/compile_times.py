@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from gaudi_runtime.contract.report import COMPILE_BOUNDS, RECOMPILATION_SECONDS, StepPart
+from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, RECOMPILATION_SECONDS, StepPart
 
 Row = list[Any]
 """A row in the form of JSON."""

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.compiles import StepPart
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.report import BucketPhase, StepPart
+from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import BucketOutcome
 from gaudi_runtime.engines.vllm.workers.capabilities import refuse_pooling
 from gaudi_runtime.engines.vllm.workers.compile_times import StepCompiles, watch_dynamo

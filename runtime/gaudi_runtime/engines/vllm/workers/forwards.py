@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import BucketPhase, StepPart
+from gaudi_runtime.contract.compiles import StepPart
+from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, CompileTotals, StepCompiles
 from gaudi_runtime.engines.vllm.workers.observed_shapes import PaddedRun, Shape
 from gaudi_runtime.engines.vllm.workers.request_kinds import describe_requests

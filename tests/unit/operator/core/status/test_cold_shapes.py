@@ -3,7 +3,8 @@
 from typing import Any
 
 from gaudi_operator.core.status.cold_shapes import NO_GRAPH, suggest_bucket
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, MemorySplit, PhaseProgress, Shape, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, MemorySplit, PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report_fields import Shape
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import serving, state_of

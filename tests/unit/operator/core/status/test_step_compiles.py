@@ -2,7 +2,8 @@
 
 from gaudi_operator.core.status.conditions import FALSE, Verdict
 from gaudi_operator.core.status.spec_conditions import judge_bucket_coverage
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, ServedTraffic, StepCompiles, StepPart, WarmupReport
+from gaudi_runtime.contract.compiles import StepCompiles, StepPart
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, ServedTraffic, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.states import DONE, serving, state_of
 
