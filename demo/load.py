@@ -28,9 +28,22 @@ class Traffic:
         """Create the client without starting it."""
         self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
 
-    def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12, pause: float = 0.0) -> None:
-        """Start to send requests for at most `max_tokens`. Each worker waits `pause` seconds after an answer."""
-        options = ("--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause))
+    def start(
+        self,
+        service: str,
+        model: str,
+        *,
+        workers: int = 4,
+        max_tokens: int = 12,
+        pause: float = 0.0,
+        mixed_sampling: bool = False,
+    ) -> None:
+        """Start to send requests for at most `max_tokens`. Each worker waits `pause` seconds after an answer.
+
+        With `mixed_sampling`, the requests have several kinds of sampling. Otherwise they are greedy.
+        """
+        options = ["--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause)]
+        options += ["--mixed-sampling"] if mixed_sampling else []
         self._pod.start("--host", service, "--model", model, *options)
 
     def stop(self) -> list[Answer]:

@@ -16,6 +16,16 @@ from typing import Any
 
 INSTANCE_HEADER = "x-gaudi-instance"
 TIMEOUT_SECONDS = 60.0
+GREEDY: dict[str, Any] = {"temperature": 0}
+MIXED_SAMPLING: tuple[dict[str, Any], ...] = (
+    GREEDY,
+    {"temperature": 0.8},
+    {"temperature": 0.8, "top_k": 20},
+    {"temperature": 0.8, "top_p": 0.9, "logprobs": True, "top_logprobs": 1},
+    {"temperature": 0, "logprobs": True, "top_logprobs": 5},
+    {"temperature": 0, "presence_penalty": 0.5},
+)
+"""Request parameters of kinds of sampling that vLLM supports."""
 
 
 def main() -> None:
@@ -37,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=12)
+    parser.add_argument("--mixed-sampling", action="store_true", help="send several kinds of sampling, for vLLM")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that each worker waits after an answer")
     return parser.parse_args()
 
@@ -60,13 +71,16 @@ def _run_worker(options: argparse.Namespace, worker_index: int, stop: threading.
 
 
 def _body(options: argparse.Namespace, worker_index: int, request_index: int) -> dict[str, Any]:
+    sampling = (
+        MIXED_SAMPLING[(request_index + worker_index) % len(MIXED_SAMPLING)] if options.mixed_sampling else GREEDY
+    )
     prompt = "please tell me more about graphs and buckets " * (1 + (request_index + worker_index) % 3)
     return {
         "model": options.model,
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": options.max_tokens,
-        "temperature": 0,
         "stream": worker_index // 2 % 2 == 0,
+        **sampling,
     }
 
 

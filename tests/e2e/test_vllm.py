@@ -18,6 +18,7 @@ from tests.e2e.gates import GateRecorder
 from tests.e2e.many_clients import cold_batches_of_many_clients
 from tests.e2e.reports import wait_answered
 from tests.e2e.specs import TWO_PROMPT_BUCKETS
+from tests.support.concurrent_load import CLIENTS, MIXED_SAMPLING
 from tests.support.weather_tool import WEATHER
 
 NAME = "tiny-vllm-cpu"
@@ -99,19 +100,19 @@ def test_tool_call_is_returned(client: openai.OpenAI) -> None:
 def test_many_concurrent_clients_cause_no_cold_batch(
     installed: Installation, namespace: str, states: list[dict[str, Any]]
 ) -> None:
-    assert cold_batches_of_many_clients(installed, namespace, NAME, "tiny", length=1024) == (0, 0)
+    assert cold_batches_of_many_clients(installed, namespace, NAME, "tiny", 1024, MIXED_SAMPLING) == (0, 0)
 
 
 def test_no_request_fails_during_an_upgrade_under_load(
     installed: Installation, namespace: str, resource: Resource, client: openai.OpenAI
 ) -> None:
-    """Upgrade to eager mode. The change creates a new revision, and the new pods compile nothing."""
+    """Upgrade under the load of many clients. The new revision plans the same buckets."""
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:
-        traffic.start(NAME, "tiny", workers=2, pause=0.2)
+        traffic.start(NAME, "tiny", workers=CLIENTS, pause=0.2, mixed_sampling=True)
         wait_answered(reports, 1)
-        resource.patch({"engine": {"executionMode": "Eager"}})
+        resource.patch({"engine": {"env": [{"name": "LAST_UPGRADE", "value": "now"}]}})
         next(state for state in resource.states(SECONDS) if is_ready(state))
         wait_answered(reports, 2)
         answers = traffic.stop()
@@ -119,4 +120,4 @@ def test_no_request_fails_during_an_upgrade_under_load(
     assert [answer.error for answer in answers if answer.error] == []
     assert len({answer.instance for answer in answers}) == 2
     assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []
-    assert reports.recompiles() == 0
+    assert (reports.cold_requests(), reports.recompiles()) == (0, 0)

@@ -2,23 +2,39 @@
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
 from gaudi_runtime.contract.report import WarmupReport
 
-CLIENTS = 12
+CLIENTS = 24
 SECONDS = 240.0
 """The timeout of one answer in seconds. It is long, because the machine may be busy."""
 
 
+GREEDY: dict[str, Any] = {"temperature": 0}
+MIXED_SAMPLING: tuple[dict[str, Any], ...] = (
+    GREEDY,
+    {"temperature": 0.8},
+    {"temperature": 0.8, "top_k": 20},
+    {"temperature": 0.8, "top_p": 0.9},
+    {"temperature": 0, "logprobs": 5},
+    {"temperature": 0.8, "top_p": 0.9, "top_k": 20, "logprobs": 1},
+    {"temperature": 0.8, "seed": 7},
+    {"temperature": 0, "presence_penalty": 0.5},
+)
+"""Request parameters of kinds of sampling that vLLM supports."""
+
+
 @dataclass(frozen=True)
 class LoadRequest:
-    """The token counts of the prompt and the answer of one request."""
+    """The token counts of the prompt and the answer of one request, and its request parameters for sampling."""
 
     prompt: int
     answer: int
+    sampling: dict[str, Any] = field(default_factory=lambda: GREEDY)
 
     @property
     def tokens(self) -> int:
@@ -26,11 +42,14 @@ class LoadRequest:
         return self.prompt + self.answer - 1
 
 
-def mixed_requests(length: int, requests: int) -> list[LoadRequest]:
-    """Return random requests of up to `length` tokens. Most of the requests are short."""
+def mixed_requests(length: int, requests: int, sampling: tuple[dict[str, Any], ...] = (GREEDY,)) -> list[LoadRequest]:
+    """Return random requests of up to `length` tokens with each kind of sampling in turn. Most requests are short."""
     chosen = random.Random(20261126)  # noqa: S311 - the same in every run
     prompts = [chosen.choice((chosen.randint(1, 16), chosen.randint(1, length - 2))) for _ in range(requests)]
-    return [LoadRequest(prompt, chosen.randint(1, min(24, length - prompt))) for prompt in prompts]
+    return [
+        LoadRequest(prompt, chosen.randint(1, min(24, length - prompt)), sampling[number % len(sampling)])
+        for number, prompt in enumerate(prompts)
+    ]
 
 
 def send_requests(url: str, model: str, requests: list[LoadRequest]) -> None:
@@ -56,7 +75,7 @@ async def _send_requests(url: str, model: str, requests: list[LoadRequest]) -> N
 
 async def _complete(connection: httpx.AsyncClient, model: str, number: int, request: LoadRequest) -> None:
     prompt = [3 + (number * 7 + at) % 250 for at in range(request.prompt)]
-    body = {"model": model, "prompt": prompt, "max_tokens": request.answer, "ignore_eos": True, "temperature": 0}
-    answer = await connection.post("/v1/completions", json=body)
+    body = {"model": model, "prompt": prompt, "max_tokens": request.answer, "ignore_eos": True}
+    answer = await connection.post("/v1/completions", json=body | request.sampling)
     answer.raise_for_status()
     assert answer.json()["usage"]["completion_tokens"] == request.answer

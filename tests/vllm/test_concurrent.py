@@ -12,7 +12,7 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
-from tests.support.concurrent_load import count_tokens, mixed_requests, send_requests
+from tests.support.concurrent_load import MIXED_SAMPLING, count_tokens, mixed_requests, send_requests
 from tests.support.examples import FOLDER
 from tests.unit.runtime.configs import free_port
 from tests.unit.runtime.runtime_process import runtime_process, wait_until
@@ -55,7 +55,7 @@ def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> Runtim
 
 
 @pytest.mark.parametrize("changes", VARIANTS if os.environ.get("VLLM_VARIANTS") else VARIANTS[:1])
-def test_concurrent_clients_cause_no_cold_shape(
+def test_concurrent_clients_with_mixed_sampling_cause_no_compile(
     checkpoint: Path, tmp_path: Path, changes: dict[str, dict[str, Any]]
 ) -> None:
     config = example(checkpoint, tmp_path, **changes)
@@ -64,7 +64,7 @@ def test_concurrent_clients_cause_no_cold_shape(
         assert (ready.prompt.captured, ready.decode.captured) == (ready.prompt.planned, ready.decode.planned)
         before = runtime.log.read_text(errors="replace").count(RECOMPILING)
         assert before > 0, "Dynamo's log is read"
-        requests = mixed_requests(config.limits.max_model_len, REQUESTS)
+        requests = mixed_requests(config.limits.max_model_len, REQUESTS, MIXED_SAMPLING)
         send_requests(runtime.model_url, MODEL, requests)
         wait_until(lambda: count_tokens(runtime.report()) >= sum(each.tokens for each in requests))
         served = runtime.report().served
