@@ -96,6 +96,10 @@ class SamplerForms:
         """Return the prompts of the batch, [sequences, tokens]. The lists of generated tokens get the same length."""
         import torch
 
+        if self._penalizes:
+            # In warm-up, the rows of the batch still have the tokens of dummy prompts, which may exceed the vocabulary.
+            self._list_length = SHORTEST_LIST
+            return torch.full((batch.num_reqs, SHORTEST_LIST), batch.vocab_size, dtype=torch.int64)
         tokens = self._make_prompt_tokens(batch)
         generated = max((len(tokens) for tokens in batch.req_output_token_ids if tokens), default=0)
         self._list_length = padded_length(max(tokens.shape[1], generated))
