@@ -4,7 +4,8 @@ Half of the requests of a burst arrive while the first ones decode, and their an
 sends all kinds to one engine. The counts of recompilations are those of our own counters.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ JOINS = {"cat", "copy_", "scatter_", "__getitem__", "__setitem__"}
 async def send_every_kind(run: Run) -> Facts:
     """Start the engine and send bursts of each kind. Return the compiles of each kind."""
     report = await run.start()
-    found: Facts = {"kinds": {}, "seconds": report.elapsed_seconds}
+    found: Facts = {"kinds": {}, "plain": measure_plain_requests(run), "seconds": report.elapsed_seconds}
     for name, kind in KINDS.items():
         found["kinds"][name] = await measure_kind(run, kind, BURSTS, LONGER_BY.get(name, 0))
     found["cold"] = sum(run.engine.counters.cold_batches.values())
@@ -65,8 +66,21 @@ async def send_without_forms(run: Run) -> Facts:
 
     hpu_worker.SAMPLED_BATCH = (PluginName("missing", loss="not warmed up"),)
     await run.start()
+    plain = measure_plain_requests(run)
     found = {name: await measure_kind(run, KINDS[name], (2,)) for name in NEED_FORMS}
-    return {"kinds": found, "cold": sum(run.engine.counters.cold_batches.values())}
+    return {"kinds": found, "plain": plain, "cold": sum(run.engine.counters.cold_batches.values())}
+
+
+def measure_plain_requests(run: Run) -> list[dict[str, int]]:
+    """Send greedy and random requests. Return the launches of recipes by source and number of operations."""
+    from habana_frameworks.torch.hpu import metrics
+
+    launches = []
+    for kind in (GREEDY, RANDOM):
+        metrics.LAUNCHES.clear()
+        send_burst(run, [kind] * 3)
+        launches.append({f"{source} of {nodes}": count for (source, nodes), count in metrics.LAUNCHES.items()})
+    return launches
 
 
 async def measure_kind(run: Run, kind: Kind, sizes: Iterable[int], longer_by: int = 0) -> Facts:
@@ -99,7 +113,7 @@ def names(recipe: Any) -> set[Hashable]:
     return {recipe[0]} if isinstance(recipe[0], str) else {operation[0] for operation in recipe}
 
 
-def send_burst(run: Run, requests: Sequence[dict[str, Any]], longer_by: int) -> set[tuple[int, int]]:
+def send_burst(run: Run, requests: Sequence[dict[str, Any]], longer_by: int = 0) -> set[tuple[int, int]]:
     """Answer requests with these sampling parameters, two of which arrive before each step.
 
     Return the asked and the received numbers of logprobs of the requests that asked for logprobs.
@@ -125,22 +139,28 @@ def send_burst(run: Run, requests: Sequence[dict[str, Any]], longer_by: int) -> 
     return received
 
 
-def start(checkpoints: dict[str, Path], mode: str, folder: Path, work: Any) -> Facts:
-    return run_in_fork(work, rendered_config(checkpoints["llama"], {"executionMode": mode}), folder)
+Runs = Callable[[str, Any], Facts]
+"""The facts of an engine by its mode and the function that sends the requests. Each engine is started once."""
 
 
-@pytest.fixture(scope="module", params=MODES)
-def facts(
-    request: pytest.FixtureRequest, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Facts:
-    return start(checkpoints, request.param, tmp_path_factory.mktemp("step"), send_every_kind)
+@pytest.fixture(scope="module")
+def runs(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    @cache
+    def run(mode: str, work: Any) -> Facts:
+        config = rendered_config(checkpoints["llama"], {"executionMode": mode})
+        return run_in_fork(work, config, tmp_path_factory.mktemp("step"))
+
+    return run
 
 
-@pytest.fixture(scope="module", params=MODES_WITHOUT_FORMS)
-def without_forms(
-    request: pytest.FixtureRequest, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Facts:
-    return start(checkpoints, request.param, tmp_path_factory.mktemp("without"), send_without_forms)
+@pytest.fixture(params=MODES)
+def facts(request: pytest.FixtureRequest, runs: Runs) -> Facts:
+    return runs(request.param, send_every_kind)
+
+
+@pytest.fixture(params=MODES_WITHOUT_FORMS)
+def without_forms(request: pytest.FixtureRequest, runs: Runs) -> Facts:
+    return runs(request.param, send_without_forms)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,6 +186,11 @@ def test_cold_form_of_the_sampler_is_counted_and_named(without_forms: Facts, kin
     assert found["parts"]["sampler"] > 0
     assert any(kind in name for name in found["kinds"])
     assert found["seconds"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES_WITHOUT_FORMS)
+def test_plain_requests_run_the_same_recipes_as_without_forms(runs: Runs, mode: str) -> None:
+    assert runs(mode, send_every_kind)["plain"] == runs(mode, send_without_forms)["plain"]
 
 
 def test_every_forward_is_warm(facts: Facts) -> None:

@@ -102,6 +102,7 @@ SAMPLED_BATCH = (
     PluginName("_get_cached_prompt_token_ids", (), loss=_FORMS_COLD),
     PluginName("_make_prompt_token_ids_cpu_tensor", (), loss=_FORMS_COLD),
 )
+SAMPLER = (PluginName("sampler", loss=_FORMS_COLD), PluginName("_compile", ("module",), loss=_FORMS_COLD))
 SETUP = (PluginName("enable_bucketing"), PluginName("use_hpu_graph"))
 RUNNER = (
     PluginName("bucketing_manager"),
@@ -140,6 +141,7 @@ RUNNER = (
     *(PluginName(name, loss=_PLAIN) for name in UNBOUNDED),
     *GUIDED,
     *CORRECTED,
+    *SAMPLER,
 )
 MARGIN = (PluginName("mem_margin"),)
 HPU_GRAPHS = (PluginName("_use_graphs", ("attn_metadata", "batch_size")),)

@@ -11,7 +11,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.ranks import ErrorNote
 from gaudi_runtime.engines.vllm.start_errors import record_errors
 from gaudi_runtime.engines.vllm.workers.bridge import open_bridge
-from gaudi_runtime.engines.vllm.workers.capabilities import GUIDED, SAMPLED_BATCH, find_degradations
+from gaudi_runtime.engines.vllm.workers.capabilities import CORRECTED, GUIDED, SAMPLED_BATCH, SAMPLER, find_degradations
 from gaudi_runtime.engines.vllm.workers.corrections import correct_plugin
 from gaudi_runtime.engines.vllm.workers.driven_worker import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.guided import GuidedSampling
@@ -66,7 +66,8 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         run_vision = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         runner, bridge = self.model_runner, open_bridge()
         correct_plugin(runner)
-        if not find_degradations(runner.input_batch, SAMPLED_BATCH):
+        missing = find_degradations(runner, (*SAMPLER, *CORRECTED))
+        if not missing and not find_degradations(runner.input_batch, SAMPLED_BATCH):
             SamplerForms(runner, bridge.mark_step)
         if not find_degradations(runner, GUIDED):
             GuidedSampling(runner, bridge.mark_step)

@@ -11,8 +11,10 @@ two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from importlib import import_module
 from itertools import product
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class SamplerForms:
         self._apply_plain = penalties.apply_all_penalties
         self._apply_penalties = torch.compiler.disable(self._apply_marked)
         setattr(import_module("vllm.v1.sample.sampler"), "apply_all_penalties", self._apply_penalties)  # noqa: B010
+        self._sampler, self._penalized_sampler = runner.sampler, separate_sampler(runner)
+        self._prepare: Callable[..., Any] = runner._prepare_sampling
+        runner._prepare_sampling = self._prepare_sampling
 
     def warm_up(self) -> None:
         """Run the plugin's sampler warm-up in each form, and penalties with longer lists."""
@@ -66,6 +71,12 @@ class SamplerForms:
         self._mixes = self._returns_logprobs = self._penalizes = False
         for batch_size, length in self._longer_lists():
             self._run_penalties(batch_size, length)
+
+    def _prepare_sampling(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the plugin's metadata of a step, and choose the sampler for it."""
+        metadata = self._prepare(*args, **kwargs)
+        self._runner.sampler = self._sampler if metadata.no_penalties else self._penalized_sampler
+        return metadata
 
     def _apply_marked(self, *args: Any) -> Any:
         """Apply the penalties in a recipe that depends on the batch size and the length of the lists only."""
@@ -115,6 +126,24 @@ class SamplerForms:
         for row, generated in enumerate(rows):
             tokens[row, : len(generated)] = torch.tensor(generated, dtype=torch.int64)
         return tokens.to(device, non_blocking=True)
+
+
+def separate_sampler(runner: Any) -> Any:
+    """Return a sampler for steps with penalties. With torch.compile, its compiled code is separate.
+
+    Penalties split the sampler's graph. Dynamo chooses compiled code by its guards, and the guards of the first part of
+    the split graph also fit steps without penalties, which would then run the split graph.
+    """
+    sampler = getattr(runner.sampler, "_orig_mod", None)
+    if sampler is None:
+        return runner.sampler
+    forward = type(sampler).forward
+    # Dynamo keeps compiled code by the code object of a function.
+    code = forward.__code__.replace(co_name="forward_with_penalties")
+    separate = FunctionType(code, forward.__globals__, code.co_name, forward.__defaults__, forward.__closure__)
+    penalized = copy(sampler)
+    penalized.__class__ = type("PenalizedSampler", (type(sampler),), {"forward": separate})
+    return runner._compile(penalized)
 
 
 def padded_length(tokens: int) -> int:

@@ -16,12 +16,15 @@ RECIPES: Counter[str] = Counter()
 """The recipes of this process by their source."""
 KEPT: dict[Hashable, str] = {}
 """The source of each recipe, in the order of their compilation."""
+LAUNCHES: Counter[tuple[str, int]] = Counter()
+"""The number of launches of recipes by source and number of operations."""
 _microseconds = 0
 
 
 def compile_recipe(key: Hashable, source: str, nodes: int) -> None:
-    """Count a recipe of `nodes` operations, unless this process has already compiled the recipe."""
+    """Count a launch of a recipe of `nodes` operations, unless this process has already compiled the recipe."""
     global _microseconds
+    LAUNCHES[source, nodes] += 1
     if key not in KEPT:
         KEPT[key] = source
         RECIPES[source] += 1
