@@ -35,8 +35,9 @@ def test_first_manifest_equals_that_of_the_llama_page() -> None:
 
 def test_verdict_of_the_first_manifest_equals_the_documented_one() -> None:
     found = forecast_deployment(read_plan_document(yaml.safe_load(first_manifest(README))), card=None, model=None)
-    assert found.verdict is Verdict.WARNINGS
-    assert all("FITS WITH WARNINGS" in page for page in (README, LLAMA))
+    assert found.verdict is Verdict.FITS
+    assert "gaudi-plan forecast -f llama.yaml                 # FITS:" in README
+    assert "here `FITS`" in LLAMA
 
 
 def test_every_package_that_the_demo_installs_is_listed() -> None:
