@@ -23,17 +23,20 @@ class GuidedSampling:
         self._runner, self._mark_step = runner, mark_step
         self._sample: Callable[..., tuple[Any, Any]] = runner._run_sampling
         self._warm_up_sampler: Callable[[], None] = runner.warmup_sampler
+        self._warming = False
+        self._example_logits: Any = None
         runner._run_sampling, runner.warmup_sampler = self._run_sampling, self.warm_up
 
     def warm_up(self) -> None:
         """Run the sampler warm-up. Then apply a mask to each number of rows that a step may have, and pad the rows."""
         import numpy
-        import torch
 
+        self._warming = True
         self._warm_up_sampler()
-        runner = self._runner
-        hidden_states = torch.zeros((1, runner.hidden_size), dtype=runner.dtype, device=runner.device)
-        logits = runner.model.compute_logits(hidden_states)
+        runner, logits = self._runner, self._example_logits
+        self._warming, self._example_logits = False, None
+        if logits is None:
+            return
         no_mask = numpy.zeros((0, -(-logits.shape[1] // BITS)), dtype=numpy.int32)
         no_grammars = SimpleNamespace(structured_output_request_ids=[], grammar_bitmask=no_mask)
         no_drafts = SimpleNamespace(scheduled_spec_decode_tokens={})
@@ -51,6 +54,8 @@ class GuidedSampling:
         pad_to: int | None = None,
         logits_requests: Any = None,
     ) -> tuple[Any, Any]:
+        if self._warming:
+            self._example_logits = logits_device[:1]
         rows = int(logits_device.shape[0])
         padded_size = self._padded_size(rows) if self._runner.use_structured_output else rows
         if padded_size == rows:

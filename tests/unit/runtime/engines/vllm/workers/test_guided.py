@@ -21,9 +21,6 @@ class Output:
 class Runner:
     """A fake of the plugin's model runner with buckets for two and four sequences, and a greedy sampler."""
 
-    hidden_size, dtype, device = 16, torch.float32, "cpu"
-    model = SimpleNamespace(compute_logits=lambda hidden_states: hidden_states[:, :8])
-
     def __init__(self, guided: bool) -> None:
         self.use_structured_output = guided
         self.bucketing_manager = SimpleNamespace(decode_buckets=[(4, 1, 16), (2, 1, 8), (4, 1, 8)])
@@ -32,6 +29,7 @@ class Runner:
 
     def warmup_sampler(self) -> None:
         self.warmed.append("sampler")
+        self._run_sampling(True, torch.zeros(1, 8))
 
     def apply_grammar_bitmask(self, scheduler_output: Any, grammar_output: Any, logits: torch.Tensor) -> None:
         assert grammar_output.grammar_bitmask.shape == (0, 1)  # a bit for each of 8 tokens
