@@ -118,7 +118,7 @@ spec:
     prompt:
       query: {min: 32, step: 32}
 YAML
-expect_rollback CapturedBelowThreshold "of 16 prompt graphs"
+expect_rollback CapturedBelowThreshold "of 16 prompt buckets"
 expect_alert GaudiModelRolledBack
 run kubectl gaudi why walkthrough
 

@@ -12,7 +12,7 @@ spec:
     prompt:
       query: {min: 32, step: 32}
 YAML
-expect_rollback CapturedBelowThreshold "of 16 prompt graphs"
+expect_rollback CapturedBelowThreshold "of 16 prompt buckets"
 expect_contains "$(condition Stalled message)" "was the first bucket without a graph: this graph needs about"
 
 show_result

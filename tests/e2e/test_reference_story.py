@@ -30,7 +30,7 @@ def test_seeds_000_and_002_end_with_62_and_100_percent(reference: Pods) -> None:
 
 
 def test_seeds_000_and_002_have_the_same_counts_in_events(reference: Pods) -> None:
-    reference.wait_event("15 of 24 prompt graphs captured and 48 of 48 decode graphs captured")
+    reference.wait_event("15 of 24 prompt graphs captured (9 left out for memory, they need about 31.1 GiB)")
 
 
 def test_seeds_000_and_002_have_the_same_counts_in_logs(reference: Pods) -> None:
