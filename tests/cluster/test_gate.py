@@ -93,7 +93,7 @@ async def test_gate_closes_when_captured_graphs_fall_below_the_threshold(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny"))
+    await api.create(gaudi_inference("tiny", readiness=THRESHOLDS))
     pod = await running(api, kubelet)
     await until(partial(gate, api, pod, "True"), "the gate to open")
     kubelet.runtime(pod).captured(3, 10, Phase.SERVING)
@@ -105,7 +105,7 @@ async def test_lowered_threshold_opens_the_gate_without_a_restart(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.captured(5, 10, Phase.SERVING)
-    await api.create(gaudi_inference("tiny"))
+    await api.create(gaudi_inference("tiny", readiness={"minCapturedPromptPercent": 100}))
     pod = await running(api, kubelet)
     await until(partial(shows_captured, api, 5, 10), "50 % in the status")
     assert not is_open(await api.get("Pod", pod))

@@ -67,7 +67,7 @@ class FakeRuntime:
         self.on_change()
 
     def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
-        """Report that all graphs are warm and that the given numbers of graphs are captured."""
+        """Report that all buckets are warm and these numbers of graphs captured. The others do not fit into memory."""
         self.update(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
 
     def warm(self) -> None:
@@ -127,7 +127,7 @@ class FakeRuntime:
 
 
 def _progress(captured: int) -> PhaseProgress:
-    return PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured)
+    return PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured, left_out_for_memory=PLANNED - captured)
 
 
 def _is_accepting(task: asyncio.Task[Any]) -> bool:
