@@ -13,7 +13,7 @@ spec:
       query: {min: 32, step: 32}
 YAML
 expect_rollback CapturedBelowThreshold "of 16 prompt buckets"
-expect_contains "$(condition Stalled message)" "was the first bucket without a graph: this graph needs about"
+expect_contains "$(condition Stalled message)" "was the first bucket that was left out: this graph needs about"
 
 show_result
 finish
