@@ -133,7 +133,7 @@ def test_explain_describes_the_fields(installed: Installation) -> None:
 
 def test_describe_shows_the_events(installed: Installation, namespace: str, served: str) -> None:
     text = installed.kubectl("describe", f"gi/{served}", "--namespace", namespace)
-    assert "prompt graphs captured" in text
+    assert "prompt buckets executed" in text
 
 
 def test_scale_up_creates_no_revision(
