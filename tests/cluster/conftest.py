@@ -24,6 +24,7 @@ from tests.unit.chart.rendering import render
 LONGEST_FIRST = (
     "test_operator_starts_with_many_existing_resources",
     "test_random_commands_break_no_law",
+    "test_accepted_bad_specs_are_refused_as_in_the_table",
     "test_rollout_commands_pause_resume_fail_and_retry_with_force",
     "test_rollout_ends_although_the_operator_is_killed_repeatedly",
     "test_pods_are_replaced_in_place_when_quotas_lack_room",

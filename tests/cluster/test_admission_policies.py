@@ -1,5 +1,6 @@
 """Resources that exceed the limits of their class. The chart's admission policies refuse these resources."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from localcluster import ControlPlane
 from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.pods import ready, stalled
+from tests.cluster.refusals import check, refused_write
 from tests.support.builders import Object, gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, condition_of, until
@@ -85,6 +87,16 @@ def test_spec_that_the_operator_refuses_is_refused_by_admission(
     sentence = admission.wait_refused(**spec, className=name)
     assert f"limits.{next(iter(limits))}" in sentence
     assert f"a limit of class {name}. Change the field, or use another class." in sentence
+
+
+def test_specs_beyond_limits_are_refused_as_in_the_table(new_class: NewClass, admission: Admission) -> None:
+    names = [new_class(str(number), limits=limits) for number, (limits, *_) in enumerate(BEYOND)]
+    messages = [admission.wait_refused(**each[1], className=name) for each, name in zip(BEYOND, names, strict=True)]
+    rows = {
+        f"{json.dumps(limits)}: {json.dumps(spec)}": refused_write(message, *(f"limits.{limit}" for limit in limits))
+        for (limits, spec, _), message in zip(BEYOND, messages, strict=True)
+    }
+    check("classes", rows)
 
 
 @pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=[_case(*each) for each in WITHIN])

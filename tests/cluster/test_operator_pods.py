@@ -18,6 +18,7 @@ from localcluster import ControlPlane
 from localcluster.programs import build
 from tests.cluster.conftest import USER, NewOperator
 from tests.cluster.objects import Objects
+from tests.cluster.refusals import Row, check, refused_write
 from tests.cluster.test_platform_pods import ENV, POD
 from tests.cluster.test_releases import RELEASES, recorded
 from tests.support.builders import copied, gaudi_inference
@@ -237,17 +238,20 @@ REFUSED: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["ReplicaSet", "LeaderWorkerSet"])
-@pytest.mark.parametrize("case", REFUSED)
-async def test_pod_with_forbidden_fields_is_refused(api: KubeApi, applied: Applied, case: str, kind: str) -> None:
+async def refusal(api: KubeApi, applied: Applied, case: str, kind: str) -> Row:
+    """Return who refuses the workload of the test builder with the change of a case."""
     change, sentence = REFUSED[case]
     manifest = copied(workload(api.namespace, **({} if kind == "ReplicaSet" else GROUP)))
     assert await applied(manifest) is None
     spec = manifest["spec"]
     template = spec["template"] if kind == "ReplicaSet" else spec["leaderWorkerTemplate"]["workerTemplate"]
     change(template["spec"], template["spec"]["containers"][0])
-    found = await applied(manifest) or ""
-    assert any(each in found for each in sentence.split("|"))
+    return refused_write(await applied(manifest), *sentence.split("|"))
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "LeaderWorkerSet"])
+async def test_forbidden_pods_are_refused_as_in_the_table(api: KubeApi, applied: Applied, kind: str) -> None:
+    check(f"pods of a {kind}", {case: await refusal(api, applied, case, kind) for case in REFUSED})
 
 
 async def test_leader_template_of_a_group_is_also_validated(api: KubeApi, applied: Applied) -> None:

@@ -11,6 +11,7 @@ import pytest
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.conftest import USER, NewOperator
 from tests.cluster.pods import nothing_left, only_child, ready
+from tests.cluster.refusals import Row, check, refused_write
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
@@ -109,10 +110,12 @@ def owned(manifest: Object) -> Object:
     return {**manifest, "metadata": {"name": manifest["metadata"]["name"], "ownerReferences": [missing_owner()]}}
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-async def test_object_that_reaches_others_cannot_be_created(api: KubeApi, new_operator: NewOperator, case: str) -> None:
-    manifest, message = HOSTILE[case]
-    assert message in await until(partial(refusal, api, "POST", owned(manifest), owned(manifest)), "the refusal")
+async def test_objects_that_reach_others_are_refused_as_in_the_table(api: KubeApi, new_operator: NewOperator) -> None:
+    rows = dict[str, Row]()
+    for case, (manifest, reason) in HOSTILE.items():
+        message = await until(partial(refusal, api, "POST", owned(manifest), owned(manifest)), f"the refusal: {case}")
+        rows[case] = refused_write(message, reason)
+    check("children", rows)
 
 
 async def test_external_address_of_a_user_blocks_no_write(api: KubeApi, new_operator: NewOperator) -> None:
