@@ -199,7 +199,6 @@ def svg(arguments: tuple[str, ...], output: str, columns: int) -> str:
 
 PICTURES = {
     "status": (("gaudi", "status", "code"), 100),
-    "top": (("gaudi", "top"), 120),
     "why": (("gaudi", "why", "search"), 100),
     "buckets": (("gaudi", "buckets", "chat"), 100),
 }

@@ -1,7 +1,6 @@
 """`kubectl gaudi` as a user runs it: kubectl finds the plugin on the PATH, and the real operator reacts."""
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -83,9 +82,6 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     assert (await gaudi("why", "tiny")).out.startswith('gaudiinference "tiny" is Ready (Serving): ')
     assert " 100 % " in (await gaudi("status", "tiny")).out
     assert "prompt (1, 128, 0): 2 of 14 batches cold" in (await gaudi("buckets", "tiny")).out
-    (shown,) = json.loads((await gaudi("top", "--seconds=1", "-o", "json")).out)
-    assert (shown["name"], shown["phase"], shown["prompt_percent"]) == ("tiny", "Serving", 100)
-    assert shown["output_tokens_per_second"] == 0
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]
@@ -156,7 +152,7 @@ def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.warm()
 
 
-async def test_savings_of_a_learned_plan_are_in_status_and_top(
+async def test_savings_of_a_learned_plan_are_in_the_status(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi, namespace: str
 ) -> None:
     kubelet.on_start = warm_with_traffic
@@ -169,8 +165,7 @@ async def test_savings_of_a_learned_plan_are_in_status_and_top(
     assert (found["pod"], found["graphs"], found["graphsNow"]) == (pod, 24, 84)
     savings = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, with no more padding."
     command = f"To apply it, run: kubectl gaudi plan learn tiny -n {namespace} --apply"
-    for arguments in (("status", "tiny"), ("top", "--seconds=1")):
-        assert f"{savings} {command}" in " ".join((await gaudi(*arguments)).out.split())
+    assert f"{savings} {command}" in " ".join((await gaudi("status", "tiny")).out.split())
     kubelet.runtime(pod).update(advice=None)
     await until(partial(has_no_advice, api), "the advice to be gone")
 

@@ -114,11 +114,10 @@ class Cluster:
             )
         return dict(manifest)
 
-    def list_inferences(self, all_namespaces: bool = False) -> list[Manifest]:
-        """Return the GaudiInferences of the namespace, or of all namespaces if `all_namespaces` is True."""
-        namespace_path = "" if all_namespaces else f"namespaces/{self.namespace}/"
+    def list_inferences(self) -> list[Manifest]:
+        """Return the GaudiInferences of the namespace."""
         with self._convert_errors("list", "resources"):
-            body = self._send_request(f"/apis/{GROUP}/{VERSION}/{namespace_path}{PLURAL}")
+            body = self._send_request(f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{PLURAL}")
             return list(json.loads(body)["items"])
 
     def list_namespaces(self) -> list[str]:
@@ -198,11 +197,11 @@ class Cluster:
             pods = json.loads(self._send_request("/api/v1/namespaces/{namespace}/pods", query))["items"]
             return next(iter(pods), None)
 
-    def query_pod(self, name: str, pod_name: str, path: str, namespace: str | None = None) -> str:
+    def query_pod(self, name: str, pod_name: str, path: str) -> str:
         """Send a GET request to the status port of a pod through the API server, and return the response body."""
         with self._convert_errors("ask", name, f"pod {pod_name} of "):
             proxy_path = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
-            return self._send_request(proxy_path, pod=pod_name, namespace=namespace or self.namespace).decode()
+            return self._send_request(proxy_path, pod=pod_name).decode()
 
     def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
         """Create a pod for the GaudiInference `name`, and return the pod's name."""

@@ -12,7 +12,6 @@ from gaudi_operator.cli.kubectl.page import open_page
 from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume
 from gaudi_operator.cli.kubectl.rollout_status import rollout_status
 from gaudi_operator.cli.kubectl.status import status
-from gaudi_operator.cli.kubectl.top import top
 from gaudi_operator.cli.kubectl.undo import undo
 from gaudi_operator.cli.kubectl.why import why
 from gaudi_operator.cli.options import add_version_option
@@ -23,7 +22,6 @@ HELP = """Show the state of GaudiInference resources and manage their rollouts, 
 Start with:
   kubectl gaudi status chat             pods with progress bars; -w keeps watching
   kubectl gaudi why chat                why the model is not Ready, and the next command
-  kubectl gaudi top                     all models: warm-up, recompilations, padding, tokens per second
   kubectl gaudi buckets chat            heat maps of the buckets: traffic and cold batches
   kubectl gaudi open chat               live page of the warm-up of a pod
   kubectl gaudi rollout status chat     wait until the rollout is complete or has failed
@@ -56,7 +54,6 @@ plan.command()(learn)
 gate.command("open")(open_gate)
 app.command()(status)
 app.command()(why)
-app.command()(top)
 app.command()(buckets)
 app.command("open")(open_page)
 app.command("hardware-report")(hardware_report)
