@@ -32,6 +32,8 @@ from demo.install import Installation
 from demo.load import Traffic
 from demo.plan import merge
 from gaudi_operator.cli.plan.drawing import remove_web_font
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_runtime.contract.ports import STATUS_PORT_NAME
 from localcluster import remove_cluster
 from localcluster.programs import build
 from localcluster.programs.debian import require
@@ -200,16 +202,19 @@ def svg(arguments: tuple[str, ...], output: str, columns: int) -> str:
 PICTURES = {
     "status": (("gaudi", "status", "code"), 100),
     "why": (("gaudi", "why", "search"), 100),
-    "buckets": (("gaudi", "buckets", "chat"), 100),
 }
 
 
 def capture_page(name: str, environment: dict[str, str], target: Path) -> None:
     """Let Chromium take a picture of the warm-up page of a pod of the model `name`."""
     require(CHROMIUM)
-    forwarder = subprocess.Popen(["kubectl", "gaudi", "open", name], stdout=subprocess.PIPE, text=True, env=environment)
+    pods = ["kubectl", "get", "pods", "-l", f"{NAME_LABEL}={name}", "-o", "name"]
+    pod = subprocess.run(pods, check=True, capture_output=True, text=True, env=environment).stdout.split()[0]
+    forward = ["kubectl", "port-forward", pod, f":{STATUS_PORT_NAME}"]
+    forwarder = subprocess.Popen(forward, stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        address = (forwarder.stdout.readline() if forwarder.stdout else "").split(" ")[0]
+        # The first line is "Forwarding from 127.0.0.1:PORT -> 8001".
+        address = f"http://{(forwarder.stdout.readline() if forwarder.stdout else '').split(' ')[2]}/"
         with tempfile.TemporaryDirectory() as profile:
             command = [CHROMIUM["chromium"], "--headless", "--disable-gpu", "--hide-scrollbars"]
             command += ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -16,7 +16,6 @@ import yaml
 from gaudi_operator.cli.cluster import FIELD_MANAGER
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.bucket_table import BucketRow, BucketState
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, ServedTraffic
@@ -36,9 +35,6 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
 MET = "".join(f"prompt 1 {100 + at} 0 {at}\ndecode 1 1 {at} 9\n" for at in range(1, 8))
-
-
-COLD = BucketRow(phase=BucketPhase.PROMPT, bucket=(1, 128, 0), state=BucketState.CAPTURED, hits=12, misses=2)
 
 
 @dataclass
@@ -81,7 +77,6 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     good = await names_of_revisions(api)
     assert (await gaudi("why", "tiny")).out.startswith('gaudiinference "tiny" is Ready (Serving): ')
     assert " 100 % " in (await gaudi("status", "tiny")).out
-    assert "prompt (1, 128, 0): 2 of 14 batches cold" in (await gaudi("buckets", "tiny")).out
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]
@@ -148,7 +143,7 @@ async def no_pod_of(api: KubeApi, old: set[str]) -> bool:
 
 
 def warm_with_traffic(runtime: FakeRuntime) -> None:
-    runtime.traffic, runtime.buckets = MET, (COLD,)
+    runtime.traffic = MET
     runtime.warm()
 
 

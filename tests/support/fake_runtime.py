@@ -7,7 +7,6 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from gaudi_runtime.contract.bucket_table import BucketRow, BucketTable
 from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
 
 STATUS_PORT = 8001
@@ -53,7 +52,6 @@ class FakeRuntime:
         )
         self.answer: Answer | None = None
         self.traffic = ""
-        self.buckets: tuple[BucketRow, ...] = ()
         self.on_change: Callable[[], None] = lambda: None
         self.polls = 0
         self._news = asyncio.Event()
@@ -90,7 +88,6 @@ class FakeRuntime:
         app = web.Application()
         app.router.add_get("/v1/warmup", self._warmup)
         app.router.add_get("/v1/traffic", self._traffic)
-        app.router.add_get("/v1/buckets", self._buckets)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, self.address, STATUS_PORT).start()
@@ -120,10 +117,6 @@ class FakeRuntime:
 
     async def _traffic(self, _: web.Request) -> web.StreamResponse:
         return web.Response(text=self.traffic)
-
-    async def _buckets(self, _: web.Request) -> web.StreamResponse:
-        table = BucketTable(instance=self.report.instance, rows=self.buckets)
-        return web.Response(text=table.model_dump_json(by_alias=True), content_type="application/json")
 
 
 def _progress(captured: int) -> PhaseProgress:

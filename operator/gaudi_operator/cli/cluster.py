@@ -97,14 +97,9 @@ class Cluster:
 
     def __init__(self, connection: Connection) -> None:
         """Open the connection. Raises ConfigError if no cluster is configured."""
-        self._connection, self._api = connection, connection.create_client()
+        self._api = connection.create_client()
         self._custom_objects = client.CustomObjectsApi(self._api)
         self.namespace = connection.selected_namespace()
-
-    def kubectl_options(self) -> list[str]:
-        """Return the options with which kubectl accesses the same cluster: --kubeconfig and --context."""
-        options = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
-        return [f"{option}={value}" for option, value in options.items() if value]
 
     def fetch_inference(self, name: str) -> Manifest:
         """Return the manifest of a GaudiInference."""

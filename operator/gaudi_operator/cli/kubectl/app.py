@@ -4,11 +4,9 @@ import sys
 
 import typer
 
-from gaudi_operator.cli.kubectl.buckets import buckets
 from gaudi_operator.cli.kubectl.gate import open_gate
 from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
-from gaudi_operator.cli.kubectl.page import open_page
 from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume
 from gaudi_operator.cli.kubectl.rollout_status import rollout_status
 from gaudi_operator.cli.kubectl.status import status
@@ -22,8 +20,6 @@ HELP = """Show the state of GaudiInference resources and manage their rollouts, 
 Start with:
   kubectl gaudi status chat             pods with progress bars; -w keeps watching
   kubectl gaudi why chat                why the model is not Ready, and the next command
-  kubectl gaudi buckets chat            heat maps of the buckets: traffic and cold batches
-  kubectl gaudi open chat               live page of the warm-up of a pod
   kubectl gaudi rollout status chat     wait until the rollout is complete or has failed
   kubectl gaudi rollout history chat    kept revisions
   kubectl gaudi rollout undo chat       go back to the previous revision
@@ -54,8 +50,6 @@ plan.command()(learn)
 gate.command("open")(open_gate)
 app.command()(status)
 app.command()(why)
-app.command()(buckets)
-app.command("open")(open_page)
 app.command("hardware-report")(hardware_report)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")

@@ -20,7 +20,6 @@ def offered(line: str) -> list[str]:
     """
     ask = {
         "name": lambda given: NAMES[given.get("namespace", "")],
-        "pod": lambda given: [f"{given['name']}-x7k2p"],
         "to_revision": lambda given: ["1", "2"],
         "namespace": lambda given: NAMES,
     }
@@ -30,7 +29,7 @@ def offered(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("bu", ["buckets", ":4"]),
+        ("ga", ["gate", ":4"]),
         ("rollout h", ["history", ":4"]),
         ("status ", ["here", ":4"]),
         ("status -n a c", ["chat", "code", ":4"]),
@@ -42,7 +41,6 @@ def offered(line: str) -> list[str]:
         ("status here -o ", ["json", "text", ":4"]),
         ("status here --output=j", ["--output=json", ":4"]),
         ("status here -w", [":4"]),
-        ("buckets chat --pod ", ["chat-x7k2p", ":4"]),
         ("rollout undo chat --to-revision=", ["--to-revision=1", "--to-revision=2", ":4"]),
         ("status --kubeconfig ", [":0"]),
         ("hardware-report chat -o ", [":0"]),
