@@ -1,18 +1,20 @@
-"""`kubectl gaudi hardware-report`. The command tests a node with a pod like a resource's pods, and returns one file."""
+"""The commands of docs/how-to/hardware.md test a node with a pod like a resource's pods, and leave one file."""
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from demo.install import Installation
 from demo.resource import Resource
 from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
+from localcluster.programs import build
 from tests.e2e.pods import Pods
 from tests.e2e.specs import SIMULATED
+from tests.support.documented import fences
 
-NAME = "tried"
+NAME = "chat"
+"""The name that the page uses."""
 
 
 def test_hardware_report_is_written_and_leaves_the_resource_untouched(
@@ -26,14 +28,16 @@ def test_hardware_report_is_written_and_leaves_the_resource_untouched(
     apply(NAME, **SIMULATED)
     wait_ready(NAME)
     pods = of.names()
-    file = tmp_path / "report.json"
-    command = [Path(sys.executable).with_name("kubectl-gaudi"), "hardware-report", NAME, "-n", namespace, "-o", file]
-    environment = {**os.environ, "KUBECONFIG": str(installed.kubeconfig)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    commands = fences("docs/how-to/hardware.md", "sh")["docs/how-to/hardware.md, In a cluster 1"]
+    path = f"{build.kubernetes()}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(installed.kubeconfig)}
+    prelude = f'set -euo pipefail; kubectl() {{ command kubectl --namespace {namespace} "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", prelude + commands], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    report = HardwareReport.model_validate_json(file.read_bytes())
+    report = HardwareReport.model_validate_json((tmp_path / "hardware-report.json").read_bytes())
     unproven = {each.name for each in report.proofs if each.outcome is not ProofOutcome.PROVEN}
     assert unproven == {"names of the plugin", "compile times"}, "a simulation has no plugin and no bridge"
-    assert "kubeletVersion" in report.cluster
     left = installed.kubectl("get", "pods", "-n", namespace, "-o", "name").split()
     assert {each.removeprefix("pod/") for each in left} == pods == of.names()

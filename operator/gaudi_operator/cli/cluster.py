@@ -198,14 +198,8 @@ class Cluster:
             proxy_path = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
             return self._send_request(proxy_path, pod=pod_name).decode()
 
-    def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
-        """Create a pod for the GaudiInference `name`, and return the pod's name."""
-        with self._convert_errors("create", name, "a pod for "):
-            path = "/api/v1/namespaces/{namespace}/pods"
-            return str(json.loads(self._send_request(path, verb="POST", payload=pod))["metadata"]["name"])
-
     def read_pod(self, name: str, pod: str) -> Manifest:
-        """Return a pod that was created for the GaudiInference `name`."""
+        """Return a pod of the GaudiInference `name`."""
         with self._convert_errors("read", name, f"pod {pod} of "):
             return dict(json.loads(self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}", pod=pod)))
 
@@ -215,22 +209,6 @@ class Cluster:
             path = "/api/v1/namespaces/{namespace}/pods/{pod}/status"
             query = [("fieldManager", FIELD_MANAGER)]
             self._send_request(path, query, "PATCH", patch, content_type="strategic-merge-patch+json", pod=pod)
-
-    def read_pod_log(self, name: str, pod: str) -> str:
-        """Return the log of a pod's container."""
-        with self._convert_errors("read", name, f"the log of pod {pod} of "):
-            return self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}/log", pod=pod).decode(errors="replace")
-
-    def delete_pod(self, name: str, pod: str) -> None:
-        """Delete a pod."""
-        with self._convert_errors("delete", name, f"pod {pod} of "):
-            self._send_request("/api/v1/namespaces/{namespace}/pods/{pod}", verb="DELETE", pod=pod)
-
-    def read_node(self, name: str) -> Manifest:
-        """Return a node; an empty dict if the node cannot be read, for example without permission."""
-        with suppress(ConfigError), self._convert_errors("read", name, "node "):
-            return dict(json.loads(self._send_request("/api/v1/nodes/{node}", node=name)))
-        return {}
 
     def _send_request(
         self,

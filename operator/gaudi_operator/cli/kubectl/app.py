@@ -5,7 +5,6 @@ import sys
 import typer
 
 from gaudi_operator.cli.kubectl.gate import open_gate
-from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
 from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume
 from gaudi_operator.cli.kubectl.rollout_status import rollout_status
@@ -25,7 +24,6 @@ Start with:
   kubectl gaudi rollout undo chat       go back to the previous revision
   kubectl gaudi plan learn chat         buckets for the traffic that the pods served
   kubectl gaudi gate open POD           let a warm pod serve while no operator runs
-  kubectl gaudi hardware-report chat    test free cards and write one report file
 """
 
 
@@ -50,7 +48,6 @@ plan.command()(learn)
 gate.command("open")(open_gate)
 app.command()(status)
 app.command()(why)
-app.command("hardware-report")(hardware_report)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")
 app.add_typer(gate, name="gate")

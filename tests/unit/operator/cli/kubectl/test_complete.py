@@ -43,7 +43,6 @@ def offered(line: str) -> list[str]:
         ("status here -w", [":4"]),
         ("rollout undo chat --to-revision=", ["--to-revision=1", "--to-revision=2", ":4"]),
         ("status --kubeconfig ", [":0"]),
-        ("hardware-report chat -o ", [":0"]),
         ("nonsense ", None),
     ],
 )
