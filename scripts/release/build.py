@@ -92,12 +92,10 @@ def _chart(source: Source, out: Path) -> None:
 
 def _krew(source: Source, out: Path, wheel: Path, address: str) -> None:
     """Write the archive for krew and its manifest, which names the same archive for all platforms."""
-    launcher = (source.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes()
     files = {
         "LICENSE": (source.folder / "LICENSE").read_bytes(),
         "cli.txt": (source.folder / "requirements" / "cli.txt").read_bytes(),
-        "kubectl-gaudi": launcher,
-        "kubectl_complete-gaudi": launcher,
+        "kubectl-gaudi": (source.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes(),
         wheel.name: wheel.read_bytes(),
     }
     archive = out / f"kubectl-gaudi-{source.version}.tar.gz"

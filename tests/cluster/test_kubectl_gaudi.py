@@ -210,24 +210,6 @@ async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> ServedTraffi
     return summarize_served(histogram)
 
 
-async def test_kubectl_completes_commands_and_resource_names(
-    api: KubeApi, control_plane: ControlPlane, namespace: str
-) -> None:
-    await api.create(gaudi_inference("tiny"))
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-
-    async def tab(*arguments: str) -> list[str]:
-        process = await asyncio.create_subprocess_exec(
-            *(str(build.kubernetes() / "kubectl"), "__complete", "gaudi", *arguments),
-            env={**os.environ, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        return (await process.communicate())[0].decode().splitlines()
-
-    assert [line.partition("\t")[0] for line in await tab("ro")] == ["rollout", ":4"]
-    assert await tab("status", "-n", namespace, "") == ["tiny", ":4"]
-
-
 async def test_gate_of_a_warm_pod_opens_without_an_operator(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
 ) -> None:

@@ -75,14 +75,6 @@ class Connection:
         selected_context = next((context for context in contexts if context["name"] == self.context), current_context)
         return str(selected_context.get("context", {}).get("namespace") or "default")
 
-    def context_names(self) -> list[str]:
-        """Return the names of the contexts in the kubeconfig; an empty list if the kubeconfig cannot be read."""
-        try:
-            contexts, _ = config.list_kube_config_contexts(self._kubeconfig_path())
-        except (config.ConfigException, *MALFORMED):
-            return []
-        return [str(context["name"]) for context in contexts]
-
     def _kubeconfig_path(self) -> str:
         """Return the path of the kubeconfig. KUBECONFIG is read at each call; the library reads it only at import."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
@@ -108,17 +100,6 @@ class Cluster:
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
             )
         return dict(manifest)
-
-    def list_inferences(self) -> list[Manifest]:
-        """Return the GaudiInferences of the namespace."""
-        with self._convert_errors("list", "resources"):
-            body = self._send_request(f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{PLURAL}")
-            return list(json.loads(body)["items"])
-
-    def list_namespaces(self) -> list[str]:
-        """Return the names of all namespaces."""
-        with self._convert_errors("list", "namespaces"):
-            return [item["metadata"]["name"] for item in json.loads(self._send_request("/api/v1/namespaces"))["items"]]
 
     def fetch_inference_with_texts(self, name: str) -> Manifest:
         """Return a GaudiInference with the texts of its ConfigMaps inserted into the spec, as the operator reads it."""
