@@ -201,7 +201,6 @@ def svg(arguments: tuple[str, ...], output: str, columns: int) -> str:
 
 PICTURES = {
     "status": (("gaudi", "status", "code"), 100),
-    "why": (("gaudi", "why", "search"), 100),
 }
 
 

@@ -120,7 +120,7 @@ spec:
 YAML
 expect_rollback CapturedBelowThreshold "of 16 prompt buckets"
 expect_alert GaudiModelRolledBack
-run kubectl gaudi why walkthrough
+run kubectl gaudi status walkthrough
 
 step "Follow the runbook of GaudiModelRolledBack"
 run kubectl gaudi rollout undo walkthrough
@@ -140,7 +140,7 @@ spec:
 YAML
 expect_stalled UpgradeBlocked
 expect_alert GaudiModelStalled
-run kubectl gaudi why walkthrough
+run kubectl gaudi status walkthrough
 
 step "Follow the runbook of GaudiModelStalled for UpgradeBlocked"
 run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"maxUnavailable":null,"whenNoRoom":"ReplaceInPlace"}}}'

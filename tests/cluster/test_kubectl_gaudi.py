@@ -75,8 +75,11 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     await api.create(gaudi_inference("tiny"))
     await until(partial(ready, api), "the resource to be Ready")
     good = await names_of_revisions(api)
-    assert (await gaudi("why", "tiny")).out.startswith('gaudiinference "tiny" is Ready (Serving): ')
-    assert " 100 % " in (await gaudi("status", "tiny")).out
+    led = await gaudi("status", "tiny", "--lease", f"{api.namespace}/gaudi-operator")
+    assert " 100 % " in led.out
+    assert led.out.splitlines()[1].startswith("Serving: ")
+    alone = await gaudi("status", "tiny", "--lease", f"{api.namespace}/missing")
+    assert alone.out.splitlines()[1].startswith("NoLeader: No operator leads: the Lease does not exist. ")
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]

@@ -202,7 +202,7 @@ def test_krew_installs_the_plugin(machine: Machine, model: Resource) -> None:
     machine.run(BY_KREW, programs)
     plugins = machine.folder / "krew" / "bin"
     assert [each.name for each in plugins.iterdir()] == ["kubectl-gaudi"]
-    output = machine.run(f"kubectl gaudi why {NAME} --namespace {NAMESPACE}", plugins)
+    output = machine.run(f"kubectl gaudi status {NAME} --namespace {NAMESPACE}", plugins)
     assert NAME in output
 
 

@@ -11,7 +11,6 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 from gaudi_operator.api.v1alpha1.status import RevisionPhase
-from gaudi_operator.cli.kubectl.why import NEXT
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
 from gaudi_operator.core.status import conditions, status
 from gaudi_runtime.contract.report import Phase
@@ -64,10 +63,6 @@ def test_every_phase_of_a_revision_is_explained() -> None:
 @pytest.mark.parametrize("reason", sorted({*reasons_of_runtimes(), *RESOLVED_BY_OTHERS}))
 def test_every_reason_of_the_code_is_documented(reason: str) -> None:
     assert reason in STALLED
-
-
-def test_every_next_step_of_why_is_for_a_documented_reason() -> None:
-    assert set(NEXT) <= rows(CONDITIONS)
 
 
 def test_every_reason_of_stalled_has_an_action() -> None:

@@ -116,6 +116,17 @@ class Cluster:
                 texts.update({text_key: str(data[text_key.key])} if text_key.key in data else {})
         return texts
 
+    def find_lease(self, name: str, lease_namespace: str, lease_name: str) -> Manifest | None:
+        """Return the Lease of the operator that reconciles the GaudiInference `name`; None if there is no Lease."""
+        with self._convert_errors("read", name, f"the Lease {lease_namespace}/{lease_name} of the operator of "):
+            path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}"
+            try:
+                return dict(json.loads(self._send_request(path, namespace=lease_namespace, lease=lease_name)))
+            except ApiException as error:
+                if error.status == 404:
+                    return None
+                raise
+
     def watch_inference(self, name: str, seconds: float) -> Iterator[Manifest]:
         """Yield the GaudiInference after every change, until `seconds` have passed or the connection breaks."""
         options = {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, round(seconds))}

@@ -10,15 +10,13 @@ from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume
 from gaudi_operator.cli.kubectl.rollout_status import rollout_status
 from gaudi_operator.cli.kubectl.status import status
 from gaudi_operator.cli.kubectl.undo import undo
-from gaudi_operator.cli.kubectl.why import why
 from gaudi_operator.cli.options import add_version_option
 
 HELP = """Show the state of GaudiInference resources and manage their rollouts, with the verbs of kubectl rollout.
 
 \b
 Start with:
-  kubectl gaudi status chat             pods with progress bars; -w keeps watching
-  kubectl gaudi why chat                why the model is not Ready, and the next command
+  kubectl gaudi status chat             pods, why the model is not Ready, and the next command; -w keeps watching
   kubectl gaudi rollout status chat     wait until the rollout is complete or has failed
   kubectl gaudi rollout history chat    kept revisions
   kubectl gaudi rollout undo chat       go back to the previous revision
@@ -47,7 +45,6 @@ rollout.command("status")(rollout_status)
 plan.command()(learn)
 gate.command("open")(open_gate)
 app.command()(status)
-app.command()(why)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")
 app.add_typer(gate, name="gate")

@@ -1,8 +1,8 @@
-"""`kubectl gaudi status`: an overview of a resource and its pods, live with --watch."""
+"""`kubectl gaudi status`: a resource and its pods, why it is not Ready, and the next command, live with --watch."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
-from gaudi_operator.cli.kubectl.options import Output, OutputFormat, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.rollout_status import LONGEST_WATCH_SECONDS
-from gaudi_operator.cli.kubectl.terminal import create_console, table
-from gaudi_operator.cli.kubectl.why import explain
+from gaudi_operator.cli.kubectl.explanation import Explanation, explain
+from gaudi_operator.cli.kubectl.leader import minutes_without_change, why_no_leader
+from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs, table
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.text_formats import parse_timestamp
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import make_one_line
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.units import plural
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,21 +28,35 @@ if TYPE_CHECKING:
 
 BAR = 12
 COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
+DEFAULT_LEASE = "gaudi-system/gaudi-operator"
+REFRESH_SECONDS = 60.0
+"""The maximum seconds between two updates with --watch, so that the minutes without a change are up to date."""
 
 Live = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until Ctrl-C.")]
+LeaseOption = Annotated[
+    str, typer.Option("--lease", metavar="NAMESPACE/NAME", help="Lease whose holder is the leading operator.")
+]
 
 
-def heading_lines(resource: Manifest, now: datetime) -> Iterator[str]:
-    """Yield the first lines of `kubectl gaudi status`, which describe the whole resource."""
-    status, explanation = read_status(resource), explain(resource)
+@dataclass(frozen=True)
+class StatusView:
+    """The content of `kubectl gaudi status`: heading lines, pods, and the explanation with the next commands."""
+
+    heading: tuple[str, ...]
+    pods: tuple[PodState, ...]
+    explanation: Explanation
+
+
+def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> StatusView:
+    """Return the content of `kubectl gaudi status` at the time `now`."""
+    status = read_status(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
     engine_note = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
-    parts = (name, status.phase, f"{status.ready} ready", engine_note, _remaining_warmup(status, now))
-    yield make_one_line("  ".join(part for part in parts if part))
-    yield f"{explanation.reason}: {explanation.sentence}"
-    yield from explanation.evidence if explanation.ready else ()
-    if status.plan and status.plan.advice:
-        yield make_one_line(status.plan.advice.message)
+    minutes = 0 if explanation.ready else minutes_without_change(resource, now)
+    change_note = f"no change for {plural(minutes, 'minute')}" if minutes else ""
+    parts = (name, status.phase, f"{status.ready} ready", engine_note, _remaining_warmup(status, now), change_note)
+    first_line = make_one_line("  ".join(part for part in parts if part))
+    return StatusView((first_line, f"{explanation.reason}: {explanation.sentence}"), status.pods, explanation)
 
 
 def _remaining_warmup(status: GaudiInferenceStatus, now: datetime) -> str:
@@ -84,71 +100,101 @@ def _format_percent(value: int | None) -> str:
     return "-" if value is None else f"{value} %"
 
 
+def explain_without_leader(explanation: Explanation, reason: str, lease: str) -> Explanation:
+    """Return the explanation of a status that may be out of date, because no operator leads for `reason`."""
+    namespace = lease.partition("/")[0]
+    return replace(
+        explanation,
+        reason="NoLeader",
+        sentence=f"No operator leads: {reason}. Ready pods keep serving, but no gate opens and no rollout continues. "
+        f"The last status was {explanation.reason}: {explanation.sentence}",
+        next=(
+            f"kubectl get lease,pods -n {namespace}",
+            f"kubectl logs -n {namespace} -l app.kubernetes.io/name=gaudi-operator --tail=50",
+        ),
+    )
+
+
+def _read_explanation(selection: SelectedResource, resource: Manifest, lease: str, now: datetime) -> Explanation:
+    """Return the explanation of a resource. A missing leader comes first, because the status may be out of date."""
+    explanation = explain(resource)
+    namespace, slash, name = lease.partition("/")
+    if not slash:
+        raise CommandError(f"--lease {lease} has no namespace: give NAMESPACE/NAME")
+    try:
+        reason = why_no_leader(selection.cluster.find_lease(selection.name, namespace, name), now)
+    except ConfigError as error:
+        unknown = () if explanation.ready else (f"whether an operator leads is unknown: {error}",)
+        return replace(explanation, evidence=(*explanation.evidence, *unknown))
+    return explain_without_leader(explanation, reason, lease) if reason else explanation
+
+
 @with_resource
-def status(selection: SelectedResource, watch: Live = False, output: Output = OutputFormat.TEXT) -> None:
-    """Show the resource and its pods: progress bars, phases, estimated end, and the reasons for waiting."""
+def status(
+    selection: SelectedResource,
+    watch: Live = False,
+    lease: LeaseOption = DEFAULT_LEASE,
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Show the resource and its pods, why it is not Ready or has problems, and the next command."""
     from rich.live import Live as LiveDisplay
 
-    resource = selection.cluster.fetch_inference(selection.name)
+    resource, now = selection.cluster.fetch_inference(selection.name), datetime.now(UTC)
+    explanation = _read_explanation(selection, resource, lease, now)
     if output is OutputFormat.JSON:
-        typer.echo(
-            json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
-        )
+        typer.echo(json.dumps(asdict(explanation), indent=1))
         return
-    console = create_console()
+    console, view = create_console(), view_status(resource, now, explanation)
     if not watch:
-        console.print(status_output(resource))
+        console.print(status_output(view))
     elif console.is_terminal:
-        with LiveDisplay(status_output(resource), console=console, auto_refresh=False) as display:
-            for manifest in _watch_resource(selection):
-                display.update(status_output(manifest), refresh=True)
+        with LiveDisplay(status_output(view), console=console, auto_refresh=False) as display:
+            for changed_view in _watch_views(selection, lease):
+                display.update(status_output(changed_view), refresh=True)
     else:
         # Print every change separately. Without a terminal, a live display prints nothing until it ends, and a watch
         # has no end.
-        for manifest in _watch_resource(selection):
-            console.print(status_output(manifest), "")
+        for changed_view in _watch_views(selection, lease):
+            console.print(status_output(changed_view), "")
 
 
-def _watch_resource(selection: SelectedResource) -> Iterator[Manifest]:
-    """Yield the resource now and after every change, without an end. Raises ConfigError if the resource is deleted."""
-    last_version = ""
+def _watch_views(selection: SelectedResource, lease: str) -> Iterator[StatusView]:
+    """Yield the content now and after every change, without an end. Raises ConfigError if the resource is deleted."""
+    last_view = None
     while True:
         # Read the resource before each watch, because the previous connection may have been cut. Each watch starts with
-        # the current object, so skip a version that was already yielded.
+        # the current object, so skip a view that was already yielded.
         for manifest in chain(
             [selection.cluster.fetch_inference(selection.name)],
-            selection.cluster.watch_inference(selection.name, LONGEST_WATCH_SECONDS),
+            selection.cluster.watch_inference(selection.name, REFRESH_SECONDS),
         ):
-            if manifest["metadata"]["resourceVersion"] != last_version:
-                last_version = manifest["metadata"]["resourceVersion"]
-                yield manifest
+            now = datetime.now(UTC)
+            view = view_status(manifest, now, _read_explanation(selection, manifest, lease, now))
+            if view != last_view:
+                last_view = view
+                yield view
 
 
-def status_output(resource: Manifest) -> "RenderableType":
-    """Return the output of `kubectl gaudi status`: the heading, a table of the pods, and notes."""
+def status_output(view: StatusView) -> "RenderableType":
+    """Return the output of `kubectl gaudi status`: the heading, a table of the pods, the evidence and the commands."""
     from rich.console import Group
     from rich.text import Text
 
-    pods = read_status(resource).pods
-    rows = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(pods), pods, strict=True)]
-    lines = [
-        Text(line, style="bold" if index == 0 else "")
-        for index, line in enumerate(heading_lines(resource, datetime.now(UTC)))
-    ]
-    pod_table = table(COLUMNS, rows) if pods else Text("No pods.")
-    return Group(*lines, pod_table, *(Text(note, style="dim") for note in pod_notes(pods, explain(resource).sentence)))
+    rows = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(view.pods), view.pods, strict=True)]
+    lines = [Text(line, style="" if number else "bold") for number, line in enumerate(view.heading)]
+    pod_table = table(COLUMNS, rows) if view.pods else Text("No pods.")
+    return Group(*lines, pod_table, *paragraphs(list(_explanation_lines(view.explanation))))
 
 
-def pod_notes(pods: Sequence[PodState], sentence: str = "") -> Iterator[str]:
-    """Yield the notes of `kubectl gaudi status`: the messages of pods that are not ready, each message once.
-
-    A message is omitted if the heading, `sentence`, already contains the message.
-    """
-    names_by_message: defaultdict[str, list[str]] = defaultdict(list)
-    for pod in pods:
-        if pod.message and not pod.ready and make_one_line(pod.message) not in sentence:
-            names_by_message[pod.message].append(pod.name)
-    yield from (make_one_line(f"{', '.join(names)}: {message}") for message, names in names_by_message.items())
+def _explanation_lines(explanation: Explanation) -> Iterator[str]:
+    no_problem = explanation.ready and not explanation.evidence and explanation.reason != "NoLeader"
+    for title, texts in (
+        ("but:" if explanation.ready else "evidence:", explanation.evidence),
+        ("if requests are slow:" if no_problem else "next:", explanation.next),
+    ):
+        if texts:
+            yield title
+        yield from (f"  {text}" for text in texts)
 
 
 def _coloured_cells(row: Sequence[str], pod: PodState) -> list["Text"]:

@@ -1,17 +1,13 @@
-"""`kubectl gaudi why`: the first reason why a resource is not Ready, the evidence, and the next command.
+"""The explanation of a status: the first reason why a resource is not Ready, the evidence, and the next command.
 
-Pure functions explain a status. The command prints the explanation. docs/reference/conditions.md lists all reasons and
-their remedies.
+All functions are pure. docs/reference/conditions.md lists all reasons and their remedies.
 """
 
-import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-import typer
-
-from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import (
     Condition,
     ConditionStatus,
@@ -19,8 +15,6 @@ from gaudi_operator.api.v1alpha1.status import (
     PodState,
     RevisionPhase,
 )
-from gaudi_operator.cli.kubectl.options import Output, OutputFormat, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
@@ -34,12 +28,22 @@ FORECAST = "gaudi-plan forecast --from-cluster {name} -n {namespace}"
 HISTORY = "kubectl gaudi rollout history {name} -n {namespace}"
 UNDO = "kubectl gaudi rollout undo {name} -n {namespace}"
 RESUME = "kubectl gaudi rollout resume {name} -n {namespace}"
+SCALE_UP = "kubectl scale gi {name} -n {namespace} --replicas=1"
 WATCH = "kubectl gaudi status {name} -n {namespace} --watch"
 EVENTS = "kubectl events --for gi/{name} -n {namespace}"
 EDIT = "kubectl edit gi {name} -n {namespace}"
+LEARN = "kubectl gaudi plan learn {name} -n {namespace}"
+RESTART = "kubectl gaudi rollout restart {name} -n {namespace}"
+PODS = f"kubectl describe pods -n {{namespace}} -l {NAME_LABEL}={{name}}"
+AUTOSCALER = "kubectl describe hpa {name} -n {namespace}"
 
 _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("StartingPods", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"): (WATCH,),
+    ("StartingPods", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"): (WATCH, LOG),
+    ("ScaledToZero",): (SCALE_UP,),
+    ("ColdShapes",): (LEARN,),
+    ("BelowThresholds", "BucketsMissing", "SettingsIgnored"): (FORECAST, EDIT),
+    ("ReplicasLost",): (PODS,),
+    ("ClassChanged",): (RESTART,),
     ("RolloutPaused",): (RESUME,),
     ("RolledBack", "RevisionFailed", "TooManyRecompiles", "TooManyErrors", "ForecastMissed"): (HISTORY, UNDO),
     ("RevisionNotKept",): (HISTORY, EDIT),
@@ -66,14 +70,21 @@ NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in re
 """The next commands by reason. All other reasons require a change of the spec or the installation."""
 
 _OTHERWISE = (EDIT, EVENTS)
-_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
+_GOOD_STATUS = {
+    "Degraded": ConditionStatus.FALSE,
+    "BucketCoverage": ConditionStatus.TRUE,
+    "SettingsEffective": ConditionStatus.TRUE,
+    "ClassApplied": ConditionStatus.TRUE,
+    "AutoscalerActive": ConditionStatus.TRUE,
+}
+"""The conditions that report problems of a Ready resource, with the status without a problem."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation why a resource is not Ready: the first reason, the evidence, and the next commands.
+    """The explanation of a status: whether the resource is Ready, the first reason, the evidence, and next commands.
 
-    If `ready` is True, the evidence contains problems that other conditions report.
+    If `ready` is True, the evidence contains the problems that other conditions report.
     """
 
     ready: bool
@@ -84,7 +95,7 @@ class Explanation:
 
 
 def explain(resource: Manifest) -> Explanation:
-    """Explain why a resource is not Ready. The condition Stalled has priority, because it requires action.
+    """Explain a status. If the resource is not Ready, the condition Stalled has priority, because it requires action.
 
     A status that describes an older spec is not used.
     """
@@ -96,45 +107,61 @@ def explain(resource: Manifest) -> Explanation:
         return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**identity),))
     ready = conditions.get("Ready")
     if ready is not None and ready.status is ConditionStatus.TRUE:
-        return Explanation(
-            True, make_one_line(ready.reason), make_one_line(ready.message), tuple(_reported_problems(conditions))
-        )
+        return _explain_ready(status, ready, identity)
     candidates = map(conditions.get, ("Stalled", "PlanAccepted"))
     cause = next((condition for condition in candidates if condition and _explains_not_ready(condition)), ready)
     if cause is None:
         return Explanation(False, "NoStatus", "The status has no conditions yet.", next=(EVENTS.format(**identity),))
     relevant_status = _relevant_status(status, cause.message)
-    pod = next((pod for pod in relevant_status.pods if not pod.ready), None)
-    commands = NEXT.get(cause.reason, _OTHERWISE)
-    # If there is no pod, skip the commands that need a pod. If no command is left, describe the workload that could not
-    # create a pod.
-    possible_commands = [command for command in commands if pod or "{pod}" not in command] or [WORKLOAD, EVENTS]
-    command_args = {**identity, "pod": pod.name if pod else ""}
     return Explanation(
         ready=False,
         reason=make_one_line(cause.reason),
         sentence=make_one_line(cause.message),
-        evidence=tuple(map(make_one_line, _evidence(relevant_status, pod, cause.message))),
-        next=tuple(make_one_line(command.format(**command_args)) for command in possible_commands),
+        evidence=tuple(map(make_one_line, _evidence(relevant_status, cause.message))),
+        next=_next_commands(NEXT.get(cause.reason, _OTHERWISE), relevant_status.pods, identity),
     )
+
+
+def _explain_ready(status: GaudiInferenceStatus, ready: Condition, identity: Mapping[str, str]) -> Explanation:
+    problems = [
+        condition
+        for condition in status.conditions
+        if condition.status not in (_GOOD_STATUS.get(condition.type, condition.status), ConditionStatus.UNKNOWN)
+    ]
+    advice = status.plan.advice if status.plan else None
+    evidence = [f"{problem.type}: {problem.reason}: {problem.message}" for problem in problems]
+    # A model that has no known problem may still be slow. The learned plan then shows what other buckets would save.
+    commands = [command for problem in problems for command in _commands_of(problem)] or [
+        *NEXT.get(ready.reason, (LEARN,))
+    ]
+    return Explanation(
+        ready=True,
+        reason=make_one_line(ready.reason),
+        sentence=make_one_line(ready.message),
+        evidence=tuple(map(make_one_line, [*evidence, *([advice.message] if advice else [])])),
+        next=_next_commands(commands, (), identity),
+    )
+
+
+def _commands_of(problem: Condition) -> Sequence[str]:
+    # The autoscaler has its own reasons.
+    return (AUTOSCALER,) if problem.type == "AutoscalerActive" else NEXT.get(problem.reason, _OTHERWISE)
+
+
+def _next_commands(commands: Sequence[str], pods: Sequence[PodState], identity: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the commands with names. Commands that need a pod are for the first pod that is not ready.
+
+    Without such a pod, these commands are omitted. If no command is left, the next command describes the workload that
+    could not create a pod.
+    """
+    pod = next((pod.name for pod in pods if not pod.ready), "")
+    possible_commands = [command for command in commands if pod or "{pod}" not in command] or [WORKLOAD, EVENTS]
+    return tuple(make_one_line(command.format(**identity, pod=pod)) for command in dict.fromkeys(possible_commands))
 
 
 def _explains_not_ready(condition: Condition) -> bool:
     """Return True if the condition explains why the resource is not Ready: Stalled=True or PlanAccepted=False."""
     return condition.status is (ConditionStatus.TRUE if condition.type == "Stalled" else ConditionStatus.FALSE)
-
-
-def _reported_problems(conditions: Mapping[str, Condition]) -> Iterator[str]:
-    """Yield the problems that the other conditions of a Ready resource report."""
-    good_statuses = {
-        "Degraded": ConditionStatus.FALSE,
-        "BucketCoverage": ConditionStatus.TRUE,
-        "SettingsEffective": ConditionStatus.TRUE,
-    }
-    for condition_type, good_status in good_statuses.items():
-        condition = conditions.get(condition_type)
-        if condition and condition.status not in (good_status, ConditionStatus.UNKNOWN):
-            yield make_one_line(f"{condition_type}: {condition.reason}: {condition.message}")
 
 
 def _relevant_status(status: GaudiInferenceStatus, sentence: str) -> GaudiInferenceStatus:
@@ -153,8 +180,11 @@ def _relevant_status(status: GaudiInferenceStatus, sentence: str) -> GaudiInfere
     return status.model_copy(update={"revisions": revisions, "pods": tuple(sorted_pods)})
 
 
-def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str) -> Iterator[str]:
-    """Yield the evidence for a cause. Messages that the `sentence` of the cause already contains are omitted."""
+def _evidence(status: GaudiInferenceStatus, sentence: str) -> Iterator[str]:
+    """Yield the evidence for a cause: failed revisions, back-offs, and messages of pods that are not ready.
+
+    Equal messages of several pods are merged. Messages that the `sentence` of the cause already contains are omitted.
+    """
     for revision in status.revisions:
         if revision.reason:
             failure = f"revision {revision.name} failed ({revision.reason})"
@@ -165,37 +195,10 @@ def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str)
                 f"revision {revision.name}: {back_off.failures} attempts have ended, and the next attempt "
                 f"starts at {back_off.until}"
             )
-    if pod:
-        yield (
-            f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, "
-            f"readiness gate {'open' if pod.gate else 'closed'}, {pod.restarts} restarts"
-        )
-        messages = (pod.message, pod.last_termination.message if pod.last_termination else None)
-        yield from (f"pod {pod.name}: {message}" for message in messages if message and message not in sentence)
-
-
-@with_resource
-def why(selection: SelectedResource, output: Output = OutputFormat.TEXT) -> None:
-    """Explain why the resource is not Ready: the first cause, its evidence, and the next command."""
-    explanation = explain(selection.cluster.fetch_inference(selection.name))
-    if output is OutputFormat.JSON:
-        typer.echo(json.dumps(asdict(explanation), indent=1))
-        return
-    console = create_console()
-    for paragraph in paragraphs(list(explanation_lines(selection.name, explanation))):
-        console.print(paragraph)
-
-
-def explanation_lines(name: str, explanation: Explanation) -> Iterator[str]:
-    """Yield the output lines of `kubectl gaudi why`. Each sentence of an explanation is on a separate line."""
-    heading = f'{SINGULAR} "{name}" is {"Ready" if explanation.ready else "not Ready"} ({explanation.reason}):'
-    first, *rest = _SENTENCE_END.split(explanation.sentence)
-    yield from (heading, f"  {first}", *(f"  {sentence}" for sentence in rest)) if rest else (f"{heading} {first}",)
-    yield from _titled_lines("but" if explanation.ready else "evidence", explanation.evidence)
-    yield from _titled_lines("next", explanation.next)
-
-
-def _titled_lines(title: str, texts: Sequence[str]) -> Iterator[str]:
-    if texts:
-        yield f"{title}:"
-    yield from (f"  {text}" for text in texts)
+    names_by_message: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in status.pods:
+        for message in (pod.message, pod.last_termination.message if pod.last_termination else None):
+            if message and not pod.ready and message not in sentence:
+                names_by_message[message].append(pod.name)
+    for message, names in names_by_message.items():
+        yield f"pod {', '.join(names)}: {message}"

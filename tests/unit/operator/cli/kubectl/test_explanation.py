@@ -1,15 +1,12 @@
-"""`kubectl gaudi why`: one cause, the evidence for it, and the next command."""
+"""The explanation of `kubectl gaudi status`: one cause, the evidence for it, and the next command."""
 
-from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from gaudi_operator.cli.kubectl.terminal import paragraphs
-from gaudi_operator.cli.kubectl.why import explain, explanation_lines
+from gaudi_operator.cli.kubectl.explanation import explain
 from tests.support.builders import Object
-from tests.unit.operator.cli.kubectl.kept import shown
+from tests.unit.operator.cli.kubectl.kept import ADVICE, ADVISED, shown
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
 WAITS = ("Ready", False, "Unschedulable", "Pod tiny-a-x finds no node.")
@@ -19,30 +16,48 @@ POD: Object = {"name": "tiny-a-x", "revision": "a", "phase": "Pending", "gate": 
 SERVING: Object = {"name": "tiny-a-y", "revision": "a", "phase": "Serving", "gate": True, "ready": True}
 
 
-def text(resource: Object) -> list[str]:
-    return list(explanation_lines("tiny", explain(resource)))
-
-
-def test_ready_resource_has_only_a_heading() -> None:
-    assert text(shown(READY)) == ['gaudiinference "tiny" is Ready (Serving): All 2 replicas serve revision a.']
-
-
-def test_each_sentence_has_its_own_line() -> None:
-    rolled_back = ("Stalled", True, "RolledBack", "Revision b failed: 2.5 GiB are missing. Revision a runs. Change it.")
-    assert text(shown(WAITS, rolled_back))[:4] == [
-        'gaudiinference "tiny" is not Ready (RolledBack):',
-        "  Revision b failed: 2.5 GiB are missing.",
-        "  Revision a runs.",
-        "  Change it.",
-    ]
+def test_ready_resource_has_no_evidence() -> None:
+    found = explain(shown(READY))
+    assert (found.ready, found.reason, found.evidence) == (True, "Serving", ())
 
 
 def test_ready_resource_lists_its_unexpected_conditions() -> None:
     cold = ("BucketCoverage", False, "ColdShapes", "Requests met shapes without a warm graph.")
-    assert text(shown(READY, cold))[1:] == [
-        "but:",
-        "  BucketCoverage: ColdShapes: Requests met shapes without a warm graph.",
-    ]
+    assert explain(shown(READY, cold)).evidence == (
+        "BucketCoverage: ColdShapes: Requests met shapes without a warm graph.",
+    )
+
+
+def test_advice_to_learn_is_evidence_of_a_ready_resource() -> None:
+    assert explain(shown(READY, plan=ADVISED)).evidence == (ADVICE,)
+
+
+PROBLEMS = {
+    ("BucketCoverage", False, "ColdShapes"): ["kubectl gaudi plan learn tiny -n models"],
+    ("BucketCoverage", False, "BucketsMissing"): [
+        "gaudi-plan forecast --from-cluster tiny -n models",
+        "kubectl edit gi tiny -n models",
+    ],
+    ("Degraded", True, "ReplicasLost"): ["kubectl describe pods -n models -l inference.gaudi.dev/name=tiny"],
+    ("ClassApplied", False, "ClassChanged"): ["kubectl gaudi rollout restart tiny -n models"],
+    ("ClassApplied", False, "ClassWouldRefuse"): [
+        "kubectl edit gi tiny -n models",
+        "kubectl events --for gi/tiny -n models",
+    ],
+    ("AutoscalerActive", False, "FailedGetPodsMetric"): ["kubectl describe hpa tiny -n models"],
+    ("Available", True, "MinimumAvailable"): ["kubectl gaudi plan learn tiny -n models"],
+}
+"""Conditions of a Ready resource (type, holds, reason) with the next commands. The last one is no problem."""
+
+
+def test_ready_resource_has_a_next_command_for_each_problem() -> None:
+    found = {key: list(explain(shown(READY, (*key, "A sentence."))).next) for key in PROBLEMS}
+    assert found == PROBLEMS
+
+
+def test_resource_without_replicas_has_a_command_that_scales_up() -> None:
+    scaled = ("Ready", True, "ScaledToZero", "No replica is desired.")
+    assert explain(shown(scaled)).next == ("kubectl scale gi tiny -n models --replicas=1",)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +76,7 @@ def test_evidence_describes_the_pod_that_is_not_serving() -> None:
         "restarts": 2,
     }
     found = explain(shown(WAITS, STALLED, pods=[SERVING, pod]))
-    assert found.evidence == (
-        "pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 2 restarts",
-        "pod tiny-a-x: no card is free",
-        "pod tiny-a-x: exit code 1",
-    )
+    assert found.evidence == ("pod tiny-a-x: no card is free", "pod tiny-a-x: exit code 1")
     assert found.next == ("kubectl describe pod tiny-a-x -n models",)
 
 
@@ -99,9 +110,16 @@ def test_failed_revision_has_no_next_attempt() -> None:
 
 
 def test_pod_of_an_older_revision_is_not_evidence() -> None:
-    old = {**POD, "name": "tiny-b-x", "revision": "b"}
-    found = explain(shown(WAITS, STALLED, pods=[old, POD]))
-    assert found.evidence == ("pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 0 restarts",)
+    pod = {**POD, "message": "no card is free"}
+    old = {**pod, "name": "tiny-b-x", "revision": "b"}
+    assert explain(shown(WAITS, STALLED, pods=[old, pod])).evidence == ("pod tiny-a-x: no card is free",)
+
+
+def test_equal_messages_of_waiting_pods_are_merged() -> None:
+    pod = {**POD, "message": "no card is free"}
+    serving = {**SERVING, "message": "no card is free"}
+    found = explain(shown(WAITS, STALLED, pods=[pod, {**pod, "name": "tiny-a-z"}, serving]))
+    assert found.evidence == ("pod tiny-a-x, tiny-a-z: no card is free",)
 
 
 def test_pod_named_in_the_cause_comes_first() -> None:
@@ -116,18 +134,7 @@ def test_evidence_does_not_repeat_sentences() -> None:
     waits = {**POD, "message": "Nothing has moved."}
     assert explain(shown(WAITS, rolled_back, revisions=[failed], pods=[waits])).evidence == (
         "revision b failed (WarmupStalled)",
-        "pod tiny-a-x: Pending, warm-up 0 %, readiness gate closed, 0 restarts",
     )
-
-
-def test_wrapped_lines_keep_their_indent() -> None:
-    out = StringIO()
-    for each in paragraphs(["evidence:", f"  pod a: {'word ' * 12}"]):
-        Console(file=out, width=40).print(each)
-    title, *below = out.getvalue().splitlines()
-    assert title == "evidence:"
-    assert len(below) == 2
-    assert all(line.startswith("  ") and len(line.rstrip()) <= 40 for line in below)
 
 
 def test_no_command_names_a_pod_if_no_pod_exists() -> None:
@@ -140,4 +147,4 @@ def test_unobserved_generation_is_the_reason() -> None:
 
 def test_control_characters_in_messages_are_escaped() -> None:
     pod = {**POD, "message": "\x1b]52;c;aGk=\x07"}
-    assert all(line.isprintable() for line in text(shown(WAITS, STALLED, pods=[pod])))
+    assert all(line.isprintable() for line in explain(shown(WAITS, STALLED, pods=[pod])).evidence)
