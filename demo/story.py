@@ -24,7 +24,7 @@ def run() -> None:
     """Run all steps in order. Raises LocalClusterError or TimeoutError with a sentence if a step fails."""
     print_headline(1, "A Kubernetes cluster, images from the Dockerfile, and the Helm chart")
     installed = install.ensure_installation("demo")
-    print_headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml --heat padding: what every pod will prepare")
+    print_headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml: what every pod will prepare")
     show_plan(MANIFEST, console)
     print_headline(3, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
     installed.apply_example(EXAMPLE, NAMESPACE)

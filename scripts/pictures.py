@@ -31,7 +31,6 @@ from demo import install
 from demo.install import Installation
 from demo.load import Traffic
 from demo.plan import merge
-from gaudi_operator.cli.plan.drawing import remove_web_font
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
 from localcluster import remove_cluster
@@ -194,7 +193,9 @@ def svg(arguments: tuple[str, ...], output: str, columns: int) -> str:
     )
     console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(output.rstrip()), soft_wrap=True)
-    picture = remove_web_font(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
+    picture = console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1]))
+    # Remove the web font, so that viewers use their own monospace font.
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
     # Remove the spaces at the ends of lines, which the terminal emulation adds.
     return re.sub(r"[ \t]+\n", "\n", picture)
 

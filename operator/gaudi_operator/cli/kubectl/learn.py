@@ -34,11 +34,10 @@ def learn(selection: SelectedResource, form: FormOption = PatchForm.OPTIMAL, app
     from rich.console import Console
 
     from gaudi_operator.cli.plan.document import read_plan_document
-    from gaudi_operator.cli.plan.learn import learn_plan, print_learned_plan, read_traffic_texts
-    from gaudi_operator.cli.plan.output import print_warnings
 
     # This import loads the optimizer, which other commands do not need.
-    from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
+    from gaudi_operator.cli.plan.learn import OptimalBudget, learn_plan, print_learned_plan, read_traffic_texts
+    from gaudi_operator.cli.plan.output import print_warnings
 
     resource = selection.cluster.fetch_inference_with_texts(selection.name)
     document, memory = read_plan_document(resource, stored=True), read_status(resource).memory

@@ -1,15 +1,12 @@
 """`gaudi-plan buckets` and `find`: all buckets that a server prepares, and the bucket of one batch."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import groupby
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_operator.cli.plan.document import PlanDocument
-from gaudi_operator.cli.plan.heat import heat_maps
-from gaudi_operator.cli.plan.options import HeatMetric
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
@@ -19,49 +16,27 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.planning.old_releases import UnifiedBucket, plan_unified
 from gaudi_runtime.units import plural
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Shape = tuple[int, int, int]
 MOST_SHOWN = 5_000
 """The maximum number of buckets of a phase in a table. The layout of this table takes a second."""
 
 
-def buckets_output(
-    document: PlanDocument,
-    heat: HeatMetric | None,
-    card: str | None = None,
-    model: str | None = None,
-    trace: Path | None = None,
-) -> CommandOutput:
-    """Return the output of `gaudi-plan buckets`: the buckets of a plan as text or heat map. Raises ConfigError."""
+def buckets_output(document: PlanDocument) -> CommandOutput:
+    """Return the output of `gaudi-plan buckets`: the buckets of a plan. Raises ConfigError."""
     if document.policy.strategy is Strategy.UNIFIED:
-        if heat:
-            raise ConfigError(
-                "--heat draws prompt and decode buckets, which strategy unified does not have. Remove --heat"
-            )
         return _unified_output(document)
     plan = document.plan()
     warnings = document.plan_warnings(plan)
-
-    build_heat_maps = partial(heat_maps, document, plan, heat or HeatMetric.PADDING, card, model, trace)
-
-    def draw_picture() -> str:
-        from gaudi_operator.cli.plan.drawing import draw_svg
-
-        return draw_svg(build_heat_maps())
-
-    def show() -> None:
-        # This module imports rich, which JSON and CSV output does not need.
-        from gaudi_operator.cli.plan.drawing import print_heat_maps
-
-        print_heat_maps(build_heat_maps()) if heat else _print_plan(plan)
-
     return CommandOutput(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
         rows=lambda: [
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase)),
         ],
-        show=show,
-        picture=draw_picture,
+        show=lambda: print_plan(plan, stdout_console()),
         warnings=warnings,
     )
 
@@ -115,9 +90,8 @@ def _explain_miss(limits: Limits, phase: BucketPhase, batch_shape: Shape, fallba
     return f"no bucket, so the batch would be compiled as {tuple(fallback)} while serving"
 
 
-def _print_plan(plan: BucketPlan) -> None:
+def print_plan(plan: BucketPlan, console: "Console") -> None:
     """Print the prompt buckets and the decode buckets as tables, then the candidates that the planner dropped."""
-    console = stdout_console()
     console.print(_bucket_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
     console.print(_bucket_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
     for dropped in plan.dropped:

@@ -21,7 +21,6 @@ from gaudi_runtime.planning.optimal.cost import price_in_graphs
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
-from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
 OTHER_NUMBERS = {"half": 0.5, "twice": 2.0}
@@ -53,16 +52,13 @@ def _plan_or_refusal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Pl
         return str(error)
 
 
-def compare_strategies(document: PlanDocument, traffic: ExpectedTraffic | None = None) -> CommandOutput:
+def compare_strategies(document: PlanDocument) -> CommandOutput:
     """Return the comparison of all strategies: the cost and the benefit of each plan.
 
-    Padding is computed for `traffic`, or else for the traffic of the policy. Optimal learns only from the traffic of
-    the policy, not from `traffic`.
+    Padding is computed for the traffic of the policy.
     """
-    policy_traffic = expected_traffic(document.policy, document.limits, document.blocks)
-    evaluator = _PlanEvaluator(
-        document, policy_traffic.traffic, traffic or policy_traffic, has_unmeasured_graphs(document)
-    )
+    traffic = expected_traffic(document.policy, document.limits, document.blocks)
+    evaluator = _PlanEvaluator(document, traffic, has_unmeasured_graphs(document))
     plans = dict(candidate_plans(document.policy, document.limits, document.blocks))
     optimal = _plan_or_refusal(
         document.policy.model_copy(update={"strategy": Strategy.OPTIMAL}), document.limits, document.blocks
@@ -75,7 +71,7 @@ def compare_strategies(document: PlanDocument, traffic: ExpectedTraffic | None =
         optimal_variants={} if isinstance(optimal, str) else evaluator.optimal_figures(optimal, OTHER_NUMBERS),
         refusals={spec_spelling(name): plan for name, plan in plans.items() if isinstance(plan, str)},
     )
-    warnings = (*document.warnings, evaluator.evaluation_traffic.source, *_estimate_warnings(evaluator.bytes_unknown))
+    warnings = (*document.warnings, traffic.source, *_estimate_warnings(evaluator.bytes_unknown))
     return CommandOutput(
         data={**comparison.data(), "warnings": warnings},
         rows=comparison.rows,
@@ -112,20 +108,16 @@ def has_unmeasured_graphs(document: PlanDocument) -> bool:
 
 @dataclass(frozen=True)
 class _PlanEvaluator:
-    """The evaluation of the plans for one document.
-
-    Optimal plans are made for `policy_traffic`. All plans are judged on `evaluation_traffic`.
-    """
+    """The evaluation of the plans for one document on the expected traffic, from which Optimal learns."""
 
     document: PlanDocument
-    policy_traffic: Traffic
-    evaluation_traffic: ExpectedTraffic
+    traffic: ExpectedTraffic
     bytes_unknown: bool
 
     def figures(self, plan: BucketPlan) -> PlanFigures:
         """Return the figures of a plan: its cost and its savings."""
         return figures_of(
-            plan, self.document.limits, self.document.blocks, self.evaluation_traffic, bytes_unknown=self.bytes_unknown
+            plan, self.document.limits, self.document.blocks, self.traffic, bytes_unknown=self.bytes_unknown
         )
 
     def optimal_figures(self, plan: BucketPlan, shares: Mapping[str, float]) -> Mapping[str, PlanFigures]:
@@ -135,7 +127,7 @@ class _PlanEvaluator:
     def _optimal_plan(self, plan: BucketPlan, share: float) -> BucketPlan:
         """Return Optimal's plan with `share` times the graphs of `plan`, but at least the minimum for full coverage."""
         policy, limits, blocks = self.document.policy, self.document.limits, self.document.blocks
-        optimizer = Optimizer(self.policy_traffic, limits, blocks)
+        optimizer = Optimizer(self.traffic.traffic, limits, blocks)
         min_graphs = sum(optimizer.least_price(phase, price_in_graphs) for phase in BOTH)
         graph_count = max(round(share * (len(plan.prompt) + len(plan.decode))), min_graphs)
         buckets_by_phase = optimizer.choose(BOTH, price_in_graphs, graph_count, "the number of graphs").buckets

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gaudi_operator.cli.plan.comparison import has_unmeasured_graphs
 from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.options import PatchForm
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
-from gaudi_operator.cli.plan.strategy_scores import OptimalBudget, budget_warnings, score_cells
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import spec_spelling
@@ -29,6 +29,35 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class OptimalBudget:
+    """The budget of strategy Optimal: graphs per phase, or bytes or seconds for both phases together.
+
+    In every execution mode, bytes and seconds are computed from the rates of HPU graphs.
+    """
+
+    prompt_graphs: int | None = None
+    decode_graphs: int | None = None
+    graph_bytes: int | None = None
+    warmup_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the budget. Raises ConfigError if more than one kind of limit is set."""
+        budgets = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
+        if sum(budget is not None for budget in budgets) > 1:
+            raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
+
+
+def _budget_warnings(document: PlanDocument, budget: OptimalBudget) -> tuple[str, ...]:
+    """Return a warning if a plan is learned with a budget in bytes although graph sizes are unknown."""
+    if budget.graph_bytes is None or not has_unmeasured_graphs(document):
+        return ()
+    return (
+        "--graph-bytes is counted at the rates of HPU graphs, but the bytes of graphs in TorchCompile are unknown. "
+        "Give --graphs and --decode-graphs",
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +111,7 @@ def learn_plan(
         patch={"spec": {"bucketing": _bucketing_patch(policy, plan, form, max_file_bytes)}},
         current_scores={phase: score_plan(document.plan(), phase, traffic, cost) for phase in BucketPhase},
         learned_scores={phase: score_plan(plan, phase, traffic, cost) for phase in BucketPhase},
-        warnings=(*document.warnings, *plan.warnings, *budget_warnings(document, budget)),
+        warnings=(*document.warnings, *plan.warnings, *_budget_warnings(document, budget)),
     )
 
 
@@ -131,9 +160,16 @@ def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, ma
 def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
     """Print the output of `gaudi-plan learn`: the current and the learned plan, scored on the learned traffic."""
     rows = (
-        (phase.value, plan_name, *score_cells(scores[phase]))
+        (phase.value, plan_name, *_score_cells(scores[phase]))
         for phase in learned_plan.current_scores
         for plan_name, scores in (("now", learned_plan.current_scores), ("learned", learned_plan.learned_scores))
     )
     console.print("Both plans on the learned traffic (padding 1.0 is none):")
     console.print(build_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))
+
+
+def _score_cells(score: PlanScore) -> tuple[str, str, str]:
+    """Return graphs, padding and coverage as cells of a table."""
+    padding = "-" if score.padding is None else f"{score.padding:.3f}"
+    coverage = "-" if score.coverage is None else f"{score.coverage:.1%}"
+    return str(score.graphs), padding, coverage

@@ -55,22 +55,6 @@ BucketFile = Annotated[Path | None, typer.Option(help="File with buckets. The co
 KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="Number of KV blocks of the device.")]
 
 
-class HeatMetric(StrEnum):
-    """The choices of the option --heat: the metric that a heat map shows."""
-
-    PADDING = "padding"
-    BYTES = "bytes"
-    HITS = "hits"
-
-
-class CostModel(StrEnum):
-    """The choices of the option --cost: the unit in which the cost of a batch is measured."""
-
-    TYPICAL = "typical"
-    TOKENS = "tokens"
-    ROOFLINE = "roofline"
-
-
 class PatchForm(StrEnum):
     """The choices of the option --as: a learned plan is written as traffic for strategy Optimal or as a bucket file."""
 

@@ -1,4 +1,4 @@
-"""Any content of a trace or traffic file is processed by `gaudi-plan` within 512 MiB or refused with a message."""
+"""Any content of a traffic file is processed by `gaudi-plan` within 512 MiB or refused with a message."""
 
 import json
 from pathlib import Path
@@ -11,14 +11,6 @@ from gaudi_runtime.traffic.trace import Request
 from tests.unit.operator.hostile.limited import gaudi_plan
 from tests.unit.runtime.traffic.test_batching import LIMITS
 
-HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-TRACES = {
-    "a row of megabytes": f"{HEADER}1,{'9' * 5_000_000},1\n",
-    "a cell without end": f'{HEADER}"' + "a\n" * 300_000,
-    "nul": f"{HEADER}\0,1,1\n",
-    "a time of hundreds of digits": f"{HEADER}{'9' * 400},1,1\n2,1,1\n",
-    "no requests": HEADER + "\n" * 1_000_000,
-}
 TRAFFIC = {
     "a word of a megabyte": f"prompt 1 1 0 {'9' * 10**6}",
     "orders to a terminal": "\0\x1b[2J prompt",
@@ -38,15 +30,6 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_trace_is_refused_with_one_line(name: str, limits: str, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text(TRACES[name])
-    ended = gaudi_plan("trace", "-f", limits, "--trace", str(trace))
-    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended.stderr[-500:]
-    assert len(ended.stderr) < 1000
-
-
 @pytest.mark.parametrize("name", TRAFFIC)
 def test_traffic_is_refused_with_one_line(name: str, limits: str, tmp_path: Path) -> None:
     traffic = tmp_path / "traffic.txt"
@@ -58,9 +41,9 @@ def test_traffic_is_refused_with_one_line(name: str, limits: str, tmp_path: Path
 
 @pytest.mark.parametrize("option", ["--graphs", "--decode-graphs", "--graph-bytes", "--warmup-seconds", "--kv-blocks"])
 def test_number_of_hundreds_of_digits_is_refused(option: str, limits: str, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text(f"{HEADER}1,10,10\n2,10,10\n")
-    ended = gaudi_plan("trace", "-f", limits, "--trace", str(trace), option, "9" * 400)
+    traffic = tmp_path / "traffic.txt"
+    traffic.write_text("prompt 1 10 0 1\ndecode 1 1 1 1\n")
+    ended = gaudi_plan("learn", "-f", limits, "--traffic", str(traffic), option, "9" * 400)
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
 

@@ -57,7 +57,7 @@ def test_planning_bare_limits_imports_no_heavy_modules() -> None:
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "gaudi_runtime.planning.planner" in loaded
     heavy = {"rich", "yaml", "kubernetes", "torch", "numpy", "gaudi_operator.api", "gaudi_runtime.forecast"}
-    others = {f"gaudi_operator.cli.plan.{topic}" for topic in ("comparison", "diff", "forecast", "learn", "trace")}
+    others = {f"gaudi_operator.cli.plan.{topic}" for topic in ("comparison", "forecast", "learn")}
     assert loaded & (heavy | others) == set()
 
 

@@ -8,9 +8,8 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.cli.plan.document import read_plan_document
-from gaudi_operator.cli.plan.learn import learn_plan
+from gaudi_operator.cli.plan.learn import OptimalBudget, learn_plan
 from gaudi_operator.cli.plan.options import PatchForm
-from gaudi_operator.cli.plan.strategy_scores import OptimalBudget
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.traffic.histogram import parse_traffic

@@ -3,21 +3,18 @@
 import csv
 import io
 import json
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.output import YAML_AT_ONCE, OutputFormat
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, one_sentence, plan, refusal
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, answer, plan
 
 SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_yaml_equals_json() -> None:
@@ -45,78 +42,10 @@ def test_csv_has_every_bucket() -> None:
     assert rows == [[phase, *map(str, bucket)] for phase in ("prompt", "decode") for bucket in printed[phase]]
 
 
-def drawn(result: Result) -> ElementTree.Element:
-    """Return the parsed SVG image from standard output."""
-    assert result.exit_code == 0, result.stderr
-    return ElementTree.fromstring(result.stdout)  # noqa: S314 - what we wrote ourselves
-
-
-def test_svg_shows_a_map_of_each_phase() -> None:
-    lines = "".join(drawn(plan(SMALL, "-o", "svg")).itertext()).replace("\N{NO-BREAK SPACE}", " ")
-    assert "4 prompt buckets: batch size across, query tokens down" in lines
-    assert "decode buckets: batch size across, KV blocks of the batch down" in lines
-
-
-def test_svg_has_different_cell_colors() -> None:
-    fills = {each.get("fill") for each in drawn(plan(SMALL, "-o", "svg")).iter(f"{SVG}rect")}
-    assert len(fills) > 5
-
-
-def test_svg_loads_no_external_resources() -> None:
-    picture = plan(SMALL, "-o", "svg").stdout
-    assert "@font-face" not in picture
-    assert picture.count("url(") == picture.count("url(#")
-
-
-def test_svg_is_independent_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    picture = plan(SMALL, "-o", "svg").stdout
-    for name, value in (("NO_COLOR", "1"), ("COLUMNS", "40"), ("TERM", "dumb")):
-        monkeypatch.setenv(name, value)
-    assert plan(SMALL, "-o", "svg").stdout == picture
-
-
 def test_unsupported_format_is_refused_with_the_supported_ones() -> None:
     result = plan(SMALL, "-o", "png")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "'png' is not one of 'table', 'json', 'yaml', 'csv', 'svg'" in result.stderr
-
-
-def test_heat_map_of_bytes_names_card_and_source() -> None:
-    shown = " ".join(plan(SMALL, "--heat", "bytes", "--card", "gaudi2").stdout.split())
-    assert "1.8G in all: 1.43 MiB a token for a model on gaudi2, assumed" in shown
-    assert "log 000" in shown
-
-
-def test_heat_map_of_bytes_is_refused_for_an_unknown_card() -> None:
-    result = plan(SMALL, "--heat", "bytes", "--card", "none")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "nothing is known about the graphs of card none. Choose another card with --card" in result.stderr
-
-
-def test_heat_map_of_hits_counts_the_requests_of_a_trace(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,100,2\n1,90,2\n2,500,2\n")
-    shown = plan(SMALL, "--heat", "hits", "--trace", str(trace)).stdout
-    prompt = [line.split() for line in shown.splitlines() if line.split()[:1] in (["128"], ["256"], ["512"])][:3]
-    assert [cells[-1] for cells in prompt] == ["2", "0", "1"]
-    assert f"3prompts of {trace}, 0 find no bucket".replace(" ", "") in "".join(shown.split())
-
-
-def test_heat_map_as_json_is_refused() -> None:
-    assert refusal(SMALL, "--heat", "padding") == (
-        "gaudi-plan: --heat draws a heat map, which has no json form. Choose -o table or -o svg.\n"
-    )
-
-
-def test_heat_map_of_hits_without_a_trace_is_refused() -> None:
-    said = plan(SMALL, "--heat", "hits").stderr
-    assert said.startswith("gaudi-plan: a heat map of hits needs traffic. Give the requests with --trace CSV.")
-
-
-def test_warnings_are_on_stderr_and_not_in_the_svg() -> None:
-    result = plan(RUNTIME_CONFIG, "-o", "svg")
-    assert "assumed" not in "".join(drawn(result).itertext())
-    assert "warning: 4 KV blocks are assumed" in result.stderr
 
 
 def test_find_has_no_svg_output() -> None:
@@ -136,11 +65,6 @@ def test_find_as_csv_has_wanted_found_and_fallback_lines() -> None:
 
 def test_unified_plan_as_json_has_all_lists() -> None:
     assert set(answer(SMALL | {"strategy": "unified"})) == {"prompt", "decode", "unified", "warnings"}
-
-
-def test_unified_plan_has_no_heat_map() -> None:
-    said = one_sentence(plan(SMALL | {"strategy": "unified"}, "--heat", "padding"))
-    assert "strategy unified does not have. Remove --heat" in said
 
 
 def test_unified_plan_as_csv_has_four_columns() -> None:
