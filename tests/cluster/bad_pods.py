@@ -118,6 +118,13 @@ PLATFORM_PODS = (
     Bad("mount_over_the_model", "one of the operator's own", mounted("/models")),
     Bad("mount_in_the_cache", "one of the operator's own", mounted("/cache/recipes")),
     Bad("mount_above_the_configuration", "one of the operator's own", mounted("/etc")),
+    *(
+        Bad(f"mount_at{path.replace('/', '_')}", "one of the operator's own", mounted(path))
+        for path in (
+            *("/adapters", "/fetched", "/cache", "/recipes", "/recipe-image", "/tmp", "/etc/gaudi"),
+            *("/etc/gaudi-revisions", "/etc/gaudi-tls", "/dev", "/proc", "/sys"),
+        )
+    ),
     Bad(
         "two_mounts_at_a_path",
         "Duplicate value",

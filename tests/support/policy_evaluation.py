@@ -1,9 +1,10 @@
-"""The evaluation of admission policies without an API server, with the CEL library of gaudi-plan.
+"""The evaluation of admission policies without an API server, with the CEL library of Google.
 
 Unlike the API server, this evaluation does not check the types of expressions against the schema of the parameters, and
 has no cost limit. tests/cluster/test_admission_policies.py tests types and cost on an API server.
 """
 
+import ipaddress
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_optional, ext_strings
 
-from gaudi_operator.cli.plan.crd_rules import KUBERNETES_FUNCTIONS
+from gaudi_operator.core.quantities import parse_quantity
 from tests.support.builders import Object
 
 _NAMES = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
@@ -67,3 +68,38 @@ def _environment() -> cel.Env:
         extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings()],
         functions=KUBERNETES_FUNCTIONS,
     )
+
+
+def _declare_function(name: str, overload: cel.Overload) -> cel.FunctionDecl:
+    return cel.FunctionDecl(name, [overload])
+
+
+def _check_quantity(text: str) -> str:
+    # A quantity stays a string, because CEL has no type for exact fractions. parse_quantity() raises ValueError if the
+    # string is not a quantity.
+    parse_quantity(text)
+    return text
+
+
+def _compare_quantities(one: str, other: str) -> int:
+    first, second = parse_quantity(one), parse_quantity(other)
+    return (first > second) - (first < second)
+
+
+def _is_cidr(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+_TEXT = cel.Type.STRING
+KUBERNETES_FUNCTIONS = [
+    _declare_function("quantity", cel.Overload("quantity", _TEXT, [_TEXT], impl=_check_quantity)),
+    _declare_function(
+        "compareTo", cel.Overload("compare", cel.Type.INT, [_TEXT, _TEXT], is_member=True, impl=_compare_quantities)
+    ),
+    _declare_function("isCIDR", cel.Overload("is_cidr", cel.Type.BOOL, [_TEXT], impl=_is_cidr)),
+]
+"""The functions of Kubernetes' own CEL libraries that the rules call."""

@@ -11,9 +11,7 @@ import typer
 
 from gaudi_operator.cli.options import add_version_option
 from gaudi_operator.cli.plan.document import PlanDocument
-from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.options import (
-    REFUSED,
     BytesOption,
     DecodeOption,
     FormOption,
@@ -21,7 +19,6 @@ from gaudi_operator.cli.plan.options import (
     PatchForm,
     SecondsOption,
     with_document,
-    with_document_or_refusal,
 )
 from gaudi_operator.cli.plan.output import OutputFormat, OutputOption, print_warnings, write_output
 from gaudi_runtime.contract.report import BucketPhase
@@ -94,9 +91,9 @@ def find(
 
 
 @app.command()
-@with_document_or_refusal
+@with_document
 def forecast(
-    document: PlanDocument | SpecRefused,
+    document: PlanDocument,
     card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3, or none for the CPU.")] = None,
     model: Annotated[
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
@@ -106,13 +103,14 @@ def forecast(
 ) -> None:
     """Print whether a deployment fits and what to change, then memory, graphs and warm-up time.
 
-    The output begins with the verdict. The verdict determines the exit code:
+    The output begins with the verdict. The verdict determines the exit code. Only the API server checks all rules of
+    the schema: kubectl apply --dry-run=server -f model.yaml
 
     \b
     0  FITS                room for the model and for the graphs that readiness requires
     0  FITS WITH WARNINGS  the same as FITS, with warnings to read first
     3  DOES NOT FIT        no room for the model, or no room for these graphs by any estimate
-    4  REFUSED             the API server or the operator refuses the spec
+    4  REFUSED             the operator refuses the spec
     5  UNKNOWN             only the first pod can show it: the answer names what is missing
     2  the document or an option is wrong
 
@@ -122,11 +120,8 @@ def forecast(
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """
     from gaudi_operator.cli.plan.forecast import forecast_deployment
-    from gaudi_operator.cli.plan.forecast_output import forecast_output, refusal_output
+    from gaudi_operator.cli.plan.forecast_output import forecast_output
 
-    if isinstance(document, SpecRefused):
-        write_output(refusal_output(document), output)
-        raise typer.Exit(REFUSED)
     deployment_forecast = forecast_deployment(document, card, model)
     write_output(forecast_output(deployment_forecast, sources=sources), output)
     raise typer.Exit(deployment_forecast.verdict.exit_code)

@@ -3,7 +3,7 @@
 See docs/internals/bucketing.md, Asking.
 
 `read_text` and `parse_document` read the document within size limits. `read_plan_document` converts the document to a
-PlanDocument. No API server has validated a GaudiInference from a file, so manifest.py validates it.
+PlanDocument. manifest.py reads a GaudiInference.
 """
 
 import json
@@ -210,9 +210,7 @@ class PlanDocument:
 def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocument:
     """Convert a parsed document to a PlanDocument.
 
-    If `stored` is True, the document comes from a cluster, so the API server has accepted it.
-
-    Raises SpecRefused if all faults of a manifest are broken CEL rules, and ConfigError for other faults.
+    If `stored` is True, the document comes from a cluster, so the API server has accepted it. Raises ConfigError.
     """
     try:
         if document.get("kind") == KIND:
@@ -225,13 +223,13 @@ def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocum
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
-    from gaudi_operator.cli.plan.manifest import read_manifest, read_stored_manifest
+    from gaudi_operator.cli.plan.manifest import read_manifest
     from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
     from gaudi_operator.core.admission.spec_forecast import forecast_plan
     from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
-    inference, warnings = read_stored_manifest(document) if stored else read_manifest(document)
+    inference, warnings = read_manifest(document, stored=stored)
     if references := referenced_texts(document):
         raise ConfigError(
             f"spec.bucketing names ConfigMap {references[0].name}, which exists only in a cluster. Use --from-cluster "

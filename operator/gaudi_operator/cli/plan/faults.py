@@ -1,4 +1,4 @@
-"""The faults of a document: broken rules of the schema, and sentences for pydantic's validation errors.
+"""The faults of a document: sentences for pydantic's validation errors.
 
 A sentence names the field, its value, the fault, and the correction if it is known.
 """
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gaudi_runtime.contract.text import safe_excerpt
-from gaudi_runtime.errors import ConfigError
 
 MOST_FAULTS = 3
 LONGEST_VALUE = 60
@@ -27,16 +26,6 @@ _STRUCTURES = {
     "string_type": "text",
 }
 """The required structure of a field by the type of pydantic's error. pydantic's own messages name types of Python."""
-
-
-class SpecRefused(ConfigError):
-    """The error for a document that the API server would refuse. `sentences` are the messages of the broken rules."""
-
-    def __init__(self, sentences: tuple[str, ...], document: str = "the document") -> None:
-        """Store the sentences and the name of the document."""
-        super().__init__(f"the API server refuses {document}: {'; '.join(sentences)}")
-        self.sentences = sentences
-        self.document = document
 
 
 def describe_faults(error: ValidationError, valid_names: Iterable[str] = ()) -> str:
@@ -66,7 +55,7 @@ def _fault_sentence(error: ErrorDetails, parent_path: tuple[str, ...], valid_nam
     value, name = error["input"], str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
         case "missing":
-            return f"{field_path} is missing{_suggest_misspelling(name, value)}"
+            return f"{field_path} is missing"
         case "extra_forbidden":
             advice = suggest_correction(name, valid_names) or "remove it"
             return f"{field_path} is not a field of this document; {advice}".strip()
@@ -94,12 +83,6 @@ def _describe_structure(value: object) -> str:
 def _format_yaml_value(value: object) -> str:
     """Return a number, a boolean or a text as YAML writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _suggest_misspelling(field: str, value: object) -> str:
-    """Return a suggestion if a name in `value` may be a misspelling of `field`; empty if no name is similar."""
-    similar_names = get_close_matches(field, [str(key) for key in value] if isinstance(value, Mapping) else (), n=1)
-    return f", and {safe_excerpt(similar_names[0])} is not a field: did you mean {field}?" if similar_names else ""
 
 
 def _got_suffix(error: ErrorDetails) -> str:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
-from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
-from gaudi_operator.cli.plan.verdict import DeploymentForecast, Verdict, to_sentence
+from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -36,28 +35,6 @@ def forecast_output(deployment: DeploymentForecast, *, sources: bool = False) ->
         data=_json_data(deployment),
         rows=lambda: _csv_rows(deployment),
         show=lambda: _print_forecast(deployment, sources),
-    )
-
-
-def refusal_output(error: SpecRefused) -> CommandOutput:
-    """Return the output of `gaudi-plan forecast` for a document that the API server refuses.
-
-    The output contains no forecast.
-    """
-    reasons = tuple(to_sentence(sentence) for sentence in error.sentences)
-    problems = [{"reason": "SchemaViolated", "message": reason} for reason in reasons]
-    first_line = f"{Verdict.REFUSED}: the API server refuses {error.document}"
-
-    def show() -> None:
-        console = stdout_console()
-        console.print(first_line, style=_STYLES[Verdict.REFUSED.exit_code], markup=False, highlight=False)
-        for reason in reasons:
-            console.print(f"why: {reason}", markup=False, highlight=False)
-
-    return CommandOutput(
-        data={"verdict": Verdict.REFUSED, "why": reasons, "remedies": (), "problems": problems},
-        rows=lambda: [FIGURE_COLUMNS],
-        show=show,
     )
 
 

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,13 +26,10 @@ from gaudi_operator.cli.plan.document import (
     read_plan_document,
     read_text,
 )
-from gaudi_operator.cli.plan.faults import SpecRefused
 from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
-REFUSED = 4
-"""The exit code if the API server would refuse the document, the same as for the verdict REFUSED."""
 
 File = Annotated[
     Path | None,
@@ -110,29 +106,17 @@ def select_document(
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print an error of a `gaudi-plan` command as one sentence. Exit with code 2, or with 4 if the spec is refused."""
+    """Print an error of a `gaudi-plan` command as one sentence, and exit with code 2."""
     try:
         yield
     except RuntimeStartError as error:
         sentence = make_one_line(str(error))
         typer.echo(f"gaudi-plan: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}", err=True)
-        raise typer.Exit(REFUSED if isinstance(error, SpecRefused) else 2) from error
+        raise typer.Exit(2) from error
 
 
 with_document = with_options_of(select_document, report_errors)
 """A decorator that replaces the first parameter of a command by the options of select_document()."""
-
-
-@wraps(select_document)
-def _document_or_refusal(**options: Any) -> PlanDocument | SpecRefused:
-    try:
-        return select_document(**options)
-    except SpecRefused as refusal:
-        return refusal
-
-
-with_document_or_refusal = with_options_of(_document_or_refusal, report_errors)
-"""The same as with_document, for a command that prints the refusal of a document as its answer."""
 
 
 def _read_document(
@@ -145,8 +129,6 @@ def _read_document(
     text, source_name = read_text(file), "standard input" if str(file) == "-" else str(file)
     try:
         return read_plan_document(parse_document(text, name))
-    except SpecRefused as refusal:
-        raise SpecRefused(refusal.sentences, source_name) from refusal
     except ConfigError as error:
         raise ConfigError(f"{source_name}: {error}") from error
 

@@ -14,8 +14,6 @@ import yaml
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_operator.cli.plan.document import read_plan_document
-from gaudi_operator.cli.plan.faults import SpecRefused
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, one_sentence
 
@@ -167,10 +165,3 @@ def test_forecast_omits_values_measured_with_an_older_spec(kubeconfig: Path, api
     write(kubeconfig, api_server)
     Handler.answers[PATH.format("models")] = (200, measured(1))
     assert json.loads(forecast("-o", "json"))["measured"] is None
-
-
-def test_stored_resource_is_not_checked_against_admission_rules() -> None:
-    published = merged(INFERENCE, {"spec": {"service": {"type": "NodePort"}}})
-    with pytest.raises(SpecRefused):
-        read_plan_document(published)
-    assert read_plan_document(published, stored=True).manifest_warnings == ()
