@@ -1,4 +1,4 @@
-"""Writes the plot of the manual, docs/pictures/graphs.svg. It is `gaudi-plan compare -o svg` for an example.
+"""Writes the plot of the manual, docs/pictures/graphs.svg. It is `gaudi-plan forecast -o svg` for an example.
 
 python -m scripts.plots          write the file
 python -m scripts.plots --check  fail if it is out of date
@@ -6,7 +6,7 @@ python -m scripts.plots --check  fail if it is out of date
 
 import sys
 
-from gaudi_operator.cli.plan.comparison import compare_strategies
+from gaudi_operator.cli.plan.comparison import draw_strategies
 from gaudi_operator.cli.plan.document import parse_document, read_plan_document
 from scripts.generated import ROOT, write_or_check
 
@@ -14,13 +14,5 @@ EXAMPLE = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
 PLOT = ROOT / "docs" / "pictures" / "graphs.svg"
 
 
-def draw_plot() -> str:
-    """Return the text of the plot for the example."""
-    draw_picture = compare_strategies(read_plan_document(parse_document(EXAMPLE.read_text()))).picture
-    if draw_picture is None:
-        raise AssertionError("a comparison has a picture")
-    return draw_picture()
-
-
 if __name__ == "__main__":
-    sys.exit(write_or_check({PLOT: draw_plot()}))
+    sys.exit(write_or_check({PLOT: draw_strategies(read_plan_document(parse_document(EXAMPLE.read_text())))}))

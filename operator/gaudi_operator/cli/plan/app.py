@@ -4,6 +4,8 @@ Only fast imports are at the top of this file, because these imports delay every
 of its topic. rich is imported only for terminal output.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +37,7 @@ Start with:
   gaudi-plan buckets -f model.yaml                 all planned buckets
   gaudi-plan find -f model.yaml 1 412 0            the bucket of a prompt
   gaudi-plan forecast -f model.yaml                memory, graphs and warm-up time
-  gaudi-plan compare -f model.yaml                 the strategies side by side
+  gaudi-plan forecast -f model.yaml --strategies   the strategies side by side
   gaudi-plan learn -f model.yaml --traffic t.txt   buckets for the traffic of your pods
 """
 
@@ -99,6 +101,9 @@ def forecast(
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
     ] = None,
     sources: Annotated[bool, typer.Option("--sources", help="Show where each figure comes from.")] = False,
+    strategies: Annotated[
+        bool, typer.Option("--strategies", help="Compare the strategies by graphs, padding, coverage and warm-up.")
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Print whether a deployment fits and what to change, then memory, graphs and warm-up time.
@@ -118,33 +123,23 @@ def forecast(
     gaudi-plan forecast -f examples/vllm/llama-3.1-8b.yaml
     gaudi-plan forecast -f limits.json --model Qwen/Qwen3-32B --card gaudi3
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
+    gaudi-plan forecast -f model.yaml -o svg > graphs.svg    graphs against padding
     """
     from gaudi_operator.cli.plan.forecast import forecast_deployment
     from gaudi_operator.cli.plan.forecast_output import forecast_output
 
     deployment_forecast = forecast_deployment(document, card, model)
-    write_output(forecast_output(deployment_forecast, sources=sources), output)
+    # These imports load the optimizer, which other forecasts do not need.
+    comparison, picture = None, None
+    if strategies or output is OutputFormat.SVG:
+        from gaudi_operator.cli.plan.comparison import compare_strategies, draw_strategies
+
+        kv_blocks = deployment_forecast.forecast.kv_blocks
+        compared_document = replace(document, kv_blocks=int(kv_blocks.value)) if kv_blocks else document
+        comparison = compare_strategies(compared_document) if strategies else None
+        picture = partial(draw_strategies, compared_document)
+    write_output(forecast_output(deployment_forecast, sources=sources, comparison=comparison, picture=picture), output)
     raise typer.Exit(deployment_forecast.verdict.exit_code)
-
-
-@app.command()
-@with_document
-def compare(
-    document: PlanDocument,
-    output: OutputOption = OutputFormat.TABLE,
-) -> None:
-    """Compare the strategies by graphs, padding, coverage and warm-up.
-
-    The comparison includes Optimal with half and twice as many graphs. Padding is computed for the traffic of the
-    policy, or else for all sizes with the same weight.
-
-    \b
-    gaudi-plan compare -f model.yaml
-    gaudi-plan compare -f model.yaml -o svg > graphs.svg
-    """
-    from gaudi_operator.cli.plan.comparison import compare_strategies
-
-    write_output(compare_strategies(document), output)
 
 
 @app.command()

@@ -4,7 +4,7 @@ Notes, requested sources, and the engine's command line follow the figures.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +25,29 @@ from gaudi_runtime.units import plural
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gaudi_operator.cli.plan.comparison import Comparison
+
 GIB, MIB = 2**30, 2**20
 FIGURE_COLUMNS = ("figure", "unit", "value", "low", "high", "confidence", "source")
 
 
-def forecast_output(deployment: DeploymentForecast, *, sources: bool = False) -> CommandOutput:
-    """Return the output of `gaudi-plan forecast`. If `sources` is True, the table shows the source of each figure."""
+def forecast_output(
+    deployment: DeploymentForecast,
+    *,
+    sources: bool = False,
+    comparison: "Comparison | None" = None,
+    picture: Callable[[], str] | None = None,
+) -> CommandOutput:
+    """Return the output of `gaudi-plan forecast`.
+
+    If `sources` is True, the table shows the source of each figure. `comparison` is the table of strategies, and
+    `picture` draws the strategies as SVG.
+    """
     return CommandOutput(
-        data=_json_data(deployment),
+        data={**_json_data(deployment), "strategies": comparison.data() if comparison else None},
         rows=lambda: _csv_rows(deployment),
-        show=lambda: _print_forecast(deployment, sources),
+        show=lambda: _print_forecast(deployment, sources, comparison),
+        picture=picture,
     )
 
 
@@ -76,12 +89,9 @@ def _coverage(deployment: DeploymentForecast) -> dict[str, Any] | None:
 
 
 def _padding(deployment: DeploymentForecast) -> dict[str, Any] | None:
-    """Return the padding (padded / real compute) of each phase, and the increase without the last ten graphs."""
+    """Return the padding (padded / real compute) of each phase."""
     figures = deployment.plan_figures
-    if figures is None:
-        return None
-    paddings = {phase.value: score.padding for phase, score in figures.scores.items()}
-    return {**paddings, "moreWithoutLastTen": figures.last_graphs_increase}
+    return {phase.value: score.padding for phase, score in figures.scores.items()} if figures else None
 
 
 def _coverage_counts(phase_coverage: PhaseCoverage) -> dict[str, int]:
@@ -122,7 +132,7 @@ def _csv_rows(deployment: DeploymentForecast) -> Iterator[tuple[object, ...]]:
         )
 
 
-def _print_forecast(deployment: DeploymentForecast, sources: bool) -> None:
+def _print_forecast(deployment: DeploymentForecast, sources: bool, comparison: "Comparison | None") -> None:
     console, forecast = stdout_console(), deployment.forecast
 
     def print_line(text: str, style: str | None = None) -> None:
@@ -147,6 +157,10 @@ def _print_forecast(deployment: DeploymentForecast, sources: bool) -> None:
             print_line(_graphs_sentence(phase, captures=forecast.captures_graphs))
     if padding := _padding_sentence(deployment):
         print_line(padding)
+    if comparison:
+        console.print(comparison.table())
+        for name, reason in comparison.refusals.items():
+            print_line(f"{name}: {reason}")
     for number, source in enumerate(cited_sources, start=1):
         print_line(f"[{number}] {source}")
     for note in forecast.notes:
@@ -208,7 +222,7 @@ def _padding_sentence(deployment: DeploymentForecast) -> str | None:
     paddings = [f"{phase} {score.padding:.3f}" for phase, score in scores.items() if score.padding is not None]
     if not paddings:
         return None
-    return f"padding: {', '.join(paddings)} (1.0 is none); `gaudi-plan compare` shows other strategies and fewer graphs"
+    return f"padding: {', '.join(paddings)} (1.0 is none); --strategies shows other strategies and fewer graphs"
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
