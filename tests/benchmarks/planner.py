@@ -38,7 +38,10 @@ LIMITS = Limits(
 )
 KV_BLOCKS = 6_000
 LOOKUPS, SCANS, REPEATS = 20_000, 300, 5
-BARE = '{"max_model_len": 2048, "max_num_seqs": 4, "max_num_batched_tokens": 2048, "num_blocks": 1519}'
+CONFIG = """
+{"version": "v1", "model": {"path": "/models", "servedNames": ["tiny"]}, "engine": {"name": "sim"},
+ "limits": {"maxModelLen": 2048, "maxNumSeqs": 4, "maxNumBatchedTokens": 2048}}
+"""
 
 
 def policies() -> dict[str, BucketPolicy]:
@@ -143,7 +146,9 @@ def _command() -> float:
 
 def _call(script: Path) -> float:
     started = time.perf_counter()
-    subprocess.run([script, "buckets", "-f", "-", "-o", "json"], input=BARE, text=True, capture_output=True, check=True)
+    subprocess.run(
+        [script, "buckets", "-f", "-", "-o", "json"], input=CONFIG, text=True, capture_output=True, check=True
+    )
     return time.perf_counter() - started
 
 

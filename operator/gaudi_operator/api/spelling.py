@@ -1,7 +1,7 @@
 """The spelling of enumerations of the runtime contract in a resource: UpperCamelCase, as in Kubernetes.
 
-A RuntimeConfig, the bare limits of `gaudi-plan` and Python use lowerCamelCase. Enumerations that only the API has are
-UpperCamelCase in Python too, and do not need this module.
+A RuntimeConfig and Python use lowerCamelCase. Enumerations that only the API has are UpperCamelCase in Python too, and
+do not need this module.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
-# Exclude unified buckets: gaudi-plan lists unified buckets, but no engine of the runtime makes such batches.
+# Exclude unified buckets, because no engine of the runtime makes such batches.
 ServedStrategy = Annotated[Strategy, ContractEnum(excluded=(Strategy.UNIFIED,))]
 
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")

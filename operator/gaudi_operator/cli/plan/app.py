@@ -29,8 +29,8 @@ MAX_TRAFFIC_BYTES = 1024 * 1024
 
 HELP = """Plan the buckets of a Gaudi inference server without a card.
 
-Every command reads a GaudiInference, a RuntimeConfig or the limits of a model: from a file (-f FILE), from standard
-input (-f -) or from a cluster (--from-cluster NAME).
+Every command reads a GaudiInference or a RuntimeConfig: from a file (-f FILE), from standard input (-f -) or from a
+cluster (--from-cluster NAME).
 
 \b
 Start with:
@@ -121,7 +121,7 @@ def forecast(
 
     \b
     gaudi-plan forecast -f examples/vllm/llama-3.1-8b.yaml
-    gaudi-plan forecast -f limits.json --model Qwen/Qwen3-32B --card gaudi3
+    gaudi-plan forecast -f model.yaml --model Qwen/Qwen3-32B --card gaudi3
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     gaudi-plan forecast -f model.yaml -o svg > graphs.svg    graphs against padding
     """

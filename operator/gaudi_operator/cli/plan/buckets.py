@@ -10,10 +10,9 @@ from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.bucketing import Limits, Strategy
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.old_releases import UnifiedBucket, plan_unified
 from gaudi_runtime.units import plural
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ MOST_SHOWN = 5_000
 
 def buckets_output(document: PlanDocument) -> CommandOutput:
     """Return the output of `gaudi-plan buckets`: the buckets of a plan. Raises ConfigError."""
-    if document.policy.strategy is Strategy.UNIFIED:
-        return _unified_output(document)
     plan = document.plan()
     warnings = document.plan_warnings(plan)
     return CommandOutput(
@@ -38,16 +35,6 @@ def buckets_output(document: PlanDocument) -> CommandOutput:
         ],
         show=lambda: print_plan(plan, stdout_console()),
         warnings=warnings,
-    )
-
-
-def _unified_output(document: PlanDocument) -> CommandOutput:
-    unified_buckets = plan_unified(document.limits, document.blocks)
-    return CommandOutput(
-        data={"prompt": (), "decode": (), "unified": unified_buckets, "warnings": document.warnings},
-        rows=lambda: [("query_len", "shared_blocks", "unique_blocks", "causal"), *unified_buckets],
-        show=lambda: _print_unified(unified_buckets),
-        warnings=document.warnings,
     )
 
 
@@ -96,16 +83,6 @@ def print_plan(plan: BucketPlan, console: "Console") -> None:
     console.print(_bucket_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
     for dropped in plan.dropped:
         console.print(f"{plural(dropped.count, f'{dropped.phase} candidate')} left out: {dropped.rule}")
-
-
-def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
-    """Print one table of all unified buckets by query length and number of shared blocks."""
-    rows = (
-        (str(query_len), str(shared_blocks), " ".join(f"{bucket.unique_blocks}{'c' * bucket.causal}" for bucket in row))
-        for (query_len, shared_blocks), row in groupby(buckets, key=lambda b: (b.query_len, b.shared_blocks))
-    )
-    columns = ("query", "shared blocks", "unique blocks (causal marked c)")
-    stdout_console().print(build_table(rows, columns, title=plural(len(buckets), "unified bucket")))
 
 
 def _bucket_table(title: str, blocks_title: str, buckets: Sequence[Bucket]) -> object:

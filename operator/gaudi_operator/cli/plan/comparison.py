@@ -89,14 +89,11 @@ def draw_strategies(document: PlanDocument) -> str:
 
 
 def has_unmeasured_graphs(document: PlanDocument) -> bool:
-    """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown.
-
-    A document that contains only limits has no execution mode. The result is then False.
-    """
+    """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown."""
     # Import the forecast in this function, so that importing this module does not load the forecast.
     from gaudi_runtime.forecast.inputs import inputs_from_config
 
-    return document.config is not None and inputs_from_config(document.config).has_unmeasured_graphs
+    return inputs_from_config(document.config).has_unmeasured_graphs
 
 
 def _plan_with_share(document: PlanDocument, traffic: Traffic, plan: BucketPlan, share: float) -> BucketPlan:

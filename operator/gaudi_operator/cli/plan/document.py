@@ -1,6 +1,4 @@
-"""The document that `gaudi-plan` plans for: a GaudiInference, a RuntimeConfig, or only limits.
-
-See docs/internals/bucketing.md, Asking.
+"""The document that `gaudi-plan` plans for: a GaudiInference or a RuntimeConfig.
 
 `read_text` and `parse_document` read the document within size limits. `read_plan_document` converts the document to a
 PlanDocument. manifest.py reads a GaudiInference.
@@ -8,33 +6,33 @@ PlanDocument. manifest.py reads a GaudiInference.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from pydantic import ValidationError
 
 from gaudi_operator.cli.plan.faults import describe_faults
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.bare_limits import BareLimits, read_bare_limits
+from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
+from gaudi_runtime.knobs.check import ignored_knobs
+from gaudi_runtime.knobs.render import why_settings_invalid
 from gaudi_runtime.planning.coverage import plan_coverage
-from gaudi_runtime.planning.old_releases import plan_1_22
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.planning.ranges import ignored_settings
 
 if TYPE_CHECKING:
     from gaudi_operator.api.v1alpha1.status import PlanState
     from gaudi_operator.core.resource import Inference
-    from gaudi_runtime.contract.config import RuntimeConfig
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 MOST_NAMES = 10
 KIND = "GaudiInference"
-WANTED = f"a {KIND}, a RuntimeConfig or the limits of a model"
+WANTED = f"a {KIND} or a RuntimeConfig"
 
 Document = dict[str, Any]
 
@@ -130,23 +128,30 @@ class EstimatedBlocks(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanDocument:
-    """The document to plan for: a bucket policy and limits, and everything else in the document.
+    """The document to plan for: the configuration of the runtime, and everything else in the document.
 
     `kv_blocks` is None if no device was measured. `estimated_blocks` is None if the number of blocks cannot be
-    estimated. `config` is None if the document contains only limits. `inference` is None unless the document is a
-    GaudiInference. `manifest_warnings` are about fields or rules of this GaudiInference that the plan does not
-    consider. `measured_plan` is the plan in the status of the GaudiInference if a pod measured the plan with this spec.
+    estimated. `inference` is None unless the document is a GaudiInference. `manifest_warnings` are about fields of this
+    GaudiInference that the plan does not consider. `measured_plan` is the plan in the status of the GaudiInference if a
+    pod measured the plan with this spec.
     """
 
-    policy: BucketPolicy
-    limits: Limits
+    config: RuntimeConfig
     kv_blocks: int | None = None
     estimated_blocks: EstimatedBlocks | None = None
-    release: Literal["current", "1.22"] = "current"
-    config: "RuntimeConfig | None" = None
     inference: "Inference | None" = None
     manifest_warnings: tuple[str, ...] = ()
     measured_plan: "PlanState | None" = None
+
+    @property
+    def policy(self) -> BucketPolicy:
+        """The bucket policy."""
+        return self.config.bucketing
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the server."""
+        return self.config.limits
 
     @property
     def blocks(self) -> int:
@@ -159,38 +164,19 @@ class PlanDocument:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings about assumptions, about settings that the engine ignores, and about settings without effect."""
-        planner_unused = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
-        setting_warnings = ignored_settings(self.policy, self.limits) if planner_unused else ()
-        knob_warnings: Iterable[str] = ()
-        if self.config is not None:
-            # Import the knob table here, because a document that contains only limits does not need it.
-            from gaudi_runtime.knobs.check import ignored_knobs
-
-            knob_warnings = ignored_knobs(self.config)
+        """The warnings about assumptions, and about settings that the engine ignores."""
         block_warnings = [] if self.kv_blocks else [self._blocks_warning()]
-        return (*block_warnings, *self.manifest_warnings, *knob_warnings, *setting_warnings)
+        return (*block_warnings, *self.manifest_warnings, *ignored_knobs(self.config))
 
     def plan(self) -> BucketPlan:
         """Return the bucket plan of a server with this policy. Raises RuntimeStartError or a subclass."""
-        if self.release == "1.22":
-            return plan_1_22(self.limits, self.blocks)
         return make_plan(self.policy, self.limits, self.blocks)
 
     def plan_warnings(self, plan: BucketPlan) -> tuple[str, ...]:
         """Return warnings about assumptions, decisions of the planner, and possible batches without a bucket."""
         gaps = plan_coverage(plan, self.limits, self.blocks).describe_phases()
-        return (*self.warnings, *plan.warnings, *gaps, *self._attention_warnings(plan))
-
-    def _attention_warnings(self, plan: BucketPlan) -> Iterator[str]:
-        """Yield a warning about a bucket that the attention kernel of the card cannot compute."""
-        if self.config is None:
-            return
-        from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
-
-        config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
-        if reason := why_attention_impossible(plan.prompt, config, fused_attention(config, {})):
-            yield reason
+        reason = why_attention_impossible(plan.prompt, self.config, fused_attention(self.config, {}))
+        return (*self.warnings, *plan.warnings, *gaps, *([reason] if reason else []))
 
     def _blocks_warning(self) -> str:
         basis = "assumed, enough for maxNumSeqs full sequences"
@@ -204,7 +190,7 @@ class PlanDocument:
     def with_bucket_file(self, text: str) -> "PlanDocument":
         """Return the document with strategy File and the bucket file `text`."""
         policy = self.policy.model_copy(update={"strategy": Strategy.FILE, "file": text})
-        return replace(self, policy=policy)
+        return replace(self, config=self.config.model_copy(update={"bucketing": policy}))
 
 
 def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocument:
@@ -213,13 +199,9 @@ def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocum
     If `stored` is True, the document comes from a cluster, so the API server has accepted it. Raises ConfigError.
     """
     try:
-        if document.get("kind") == KIND:
-            return _from_manifest(document, stored=stored)
-        if "engine" in document or "limits" in document:
-            return _from_runtime_config(document)
-        return _from_bare_limits(document)
+        return _from_manifest(document, stored=stored) if "kind" in document else _from_runtime_config(document)
     except ValidationError as error:
-        raise ConfigError(describe_faults(error, BareLimits.model_fields)) from error
+        raise ConfigError(describe_faults(error)) from error
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
@@ -241,10 +223,8 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     config, forecast = runtime_config(inference), forecast_plan(inference)
     estimate = forecast.estimate if forecast else None
     return PlanDocument(
-        config.bucketing,
-        config.limits,
+        config,
         estimated_blocks=EstimatedBlocks(forecast.kv_blocks, estimate.source) if forecast and estimate else None,
-        config=config,
         inference=inference,
         manifest_warnings=warnings,
         measured_plan=_measured_plan(document) if stored else None,
@@ -262,18 +242,8 @@ def _measured_plan(document: Document) -> "PlanState | None":
 
 
 def _from_runtime_config(document: Document) -> PlanDocument:
-    from gaudi_runtime.contract.config import RuntimeConfig
-    from gaudi_runtime.knobs.render import why_settings_invalid
-
     config = RuntimeConfig.model_validate(document)
     reason = why_settings_invalid(config.engine)
     if reason:
         raise ConfigError(reason)
-    return PlanDocument(config.bucketing, config.limits, config=config)
-
-
-def _from_bare_limits(document: Document) -> PlanDocument:
-    bare_limits = read_bare_limits(document)
-    return PlanDocument(
-        bare_limits.policy, bare_limits.limits, kv_blocks=bare_limits.num_blocks, release=bare_limits.release
-    )
+    return PlanDocument(config)

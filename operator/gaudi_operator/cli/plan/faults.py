@@ -1,11 +1,10 @@
 """The faults of a document: sentences for pydantic's validation errors.
 
-A sentence names the field, its value, the fault, and the correction if it is known.
+A sentence names the field, its value and the fault.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -28,37 +27,19 @@ _STRUCTURES = {
 """The required structure of a field by the type of pydantic's error. pydantic's own messages name types of Python."""
 
 
-def describe_faults(error: ValidationError, valid_names: Iterable[str] = ()) -> str:
-    """Return the first faults of a document as one sentence. `valid_names` are the valid field names."""
-    return "; ".join(fault_sentences(error.errors(), valid_names=valid_names))
+def describe_faults(error: ValidationError, parent_path: tuple[str, ...] = ()) -> str:
+    """Return the first faults of a document as one sentence. `parent_path` is the path of the validated part."""
+    return "; ".join(_fault_sentence(fault, parent_path) for fault in islice(error.errors(), MOST_FAULTS))
 
 
-def fault_sentences(
-    errors: Iterable[ErrorDetails], parent_path: tuple[str, ...] = (), valid_names: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Return a sentence for each of the first faults.
-
-    `parent_path` is the path of the validated part in the document. `valid_names` are the valid field names of this
-    part.
-    """
-    return tuple(_fault_sentence(error, parent_path, valid_names) for error in islice(errors, MOST_FAULTS))
-
-
-def suggest_correction(name: object, valid_names: Iterable[str]) -> str:
-    """Return the correction of a misspelled name in a document: "did you mean NAME? "; empty if no name is similar."""
-    similar_names = get_close_matches(str(name), list(valid_names), n=1)
-    return f"did you mean {similar_names[0]}? " if similar_names else ""
-
-
-def _fault_sentence(error: ErrorDetails, parent_path: tuple[str, ...], valid_names: Iterable[str]) -> str:
+def _fault_sentence(error: ErrorDetails, parent_path: tuple[str, ...]) -> str:
     field_path = ".".join(safe_excerpt(str(part)) for part in (*parent_path, *error["loc"])) or "the document"
-    value, name = error["input"], str(error["loc"][-1]) if error["loc"] else ""
+    value = error["input"]
     match error["type"]:
         case "missing":
             return f"{field_path} is missing"
         case "extra_forbidden":
-            advice = suggest_correction(name, valid_names) or "remove it"
-            return f"{field_path} is not a field of this document; {advice}".strip()
+            return f"{field_path} is not a field of this document; remove it"
         case "string_type" if isinstance(value, bool | int | float):
             text = _format_yaml_value(value)
             return f'{field_path} must be text, not {text}: write "{text}" with quotes'

@@ -42,8 +42,6 @@ def forecast_deployment(document: PlanDocument, card: str | None, model: str | N
 
     `card` and `model` override the card and model of the document. Raises ConfigError.
     """
-    if document.release != "current":
-        raise ConfigError(f"release {document.release} has a plan but no forecast: remove the release")
     inputs, thresholds = forecast_inputs_of(document), _required_thresholds(document)
     shape, selected_card = select_model_shape(document, model), select_card(document, card)
     result = forecast(inputs, shape, selected_card)
@@ -88,13 +86,9 @@ def _find_violation(inference: Inference) -> Problem | None:
 
 def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
-    if document.config is None:
-        return ForecastInputs(document.policy, document.limits, kv_blocks=document.kv_blocks)
     inference = document.inference
     return replace(
         inputs_from_config(document.config),
-        policy=document.policy,
-        limits=document.limits,
         kv_blocks=document.kv_blocks,
         tokens_follow_length=inference is not None and inference.spec.engine.max_num_batched_tokens is None,
     )
@@ -114,7 +108,7 @@ def select_model_shape(document: PlanDocument, model: str | None) -> ModelShape 
     target = forecast_target(document.inference.spec) if document.inference else None
     if target is not None:
         return known_shape(target.model)
-    served_names = document.config.model.served_names if document.config else ()
+    served_names = document.config.model.served_names
     return next((shape for name in served_names if (shape := known_shape(name))), None)
 
 
@@ -143,9 +137,9 @@ def select_card(document: PlanDocument, card: str | None) -> Card:
     if card is not None:
         return card_named(card)
     config, inference = document.config, document.inference
-    simulated_card = config.engine.sim_script.get("card") if config and config.engine.name is EngineName.SIM else None
+    simulated_card = config.engine.sim_script.get("card") if config.engine.name is EngineName.SIM else None
     if simulated_card is not None:
         return card_named(str(simulated_card))
     if inference is not None:
         return card_named(inference.spec.accelerator.generation)
-    return card_named("none" if config and config.engine.device == "cpu" else DEFAULT_CARD)
+    return card_named("none" if config.engine.device == "cpu" else DEFAULT_CARD)

@@ -53,7 +53,7 @@ def forecast_output(
 
 def _json_data(deployment: DeploymentForecast) -> dict[str, Any]:
     forecast = deployment.forecast
-    options = render_engine_options(deployment.config) if deployment.config else None
+    options = render_engine_options(deployment.config)
     return {
         "card": forecast.card,
         "model": forecast.model,
@@ -73,7 +73,7 @@ def _json_data(deployment: DeploymentForecast) -> dict[str, Any]:
         "notes": forecast.notes,
         "coverage": _coverage(deployment),
         "padding": _padding(deployment),
-        "startedWith": {"environment": options.env, "arguments": options.args} if options else None,
+        "startedWith": {"environment": options.env, "arguments": options.args},
         "pairs": [{**asdict(pair), "image": pair.image} for pair in PAIRS]
         if _requires_release_pair(deployment.config)
         else None,
@@ -225,10 +225,8 @@ def _padding_sentence(deployment: DeploymentForecast) -> str | None:
     return f"padding: {', '.join(paddings)} (1.0 is none); --strategies shows other strategies and fewer graphs"
 
 
-def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
+def _launch_lines(config: RuntimeConfig) -> Iterator[str]:
     """Yield the lines of the engine's shell command; nothing if the engine has no command. Raises ConfigError."""
-    if config is None:
-        return
     if _requires_release_pair(config):
         yield f"for {RELEASES}"
     parts = [f"{name}={shlex.quote(value)}" for name, value in render_engine_options(config).env.items()] + [
@@ -239,9 +237,9 @@ def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
         yield " \\\n".join(f"  {part}" for part in parts)
 
 
-def _requires_release_pair(config: RuntimeConfig | None) -> bool:
+def _requires_release_pair(config: RuntimeConfig) -> bool:
     """Return True if vLLM serves on a card, which requires a matching pair of vLLM and plugin."""
-    return config is not None and config.engine.name is EngineName.VLLM and config.engine.device == "hpu"
+    return config.engine.name is EngineName.VLLM and config.engine.device == "hpu"
 
 
 def _vllm_command_lines(config: RuntimeConfig) -> Iterator[str]:

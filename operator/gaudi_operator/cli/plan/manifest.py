@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from gaudi_operator.api.schema import structural_schema
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.cli.plan.faults import MOST_FAULTS, fault_sentences
+from gaudi_operator.cli.plan.faults import MOST_FAULTS, describe_faults
 from gaudi_operator.cli.plan.unknown_fields import describe_unknown_fields
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.errors import ConfigError
@@ -42,7 +42,7 @@ def read_manifest(document: Mapping[str, Any], *, stored: bool = False) -> Parse
     try:
         inference = Inference(_parse_identity(document), GaudiInferenceSpec.model_validate(spec))
     except ValidationError as error:
-        raise ConfigError("; ".join(fault_sentences(error.errors(), ("spec",)))) from error
+        raise ConfigError(describe_faults(error, ("spec",))) from error
     return ParsedManifest(
         inference,
         tuple(

@@ -66,12 +66,13 @@ class DeploymentForecast:
 
     `shortfalls_certain` is False if the missing graphs would fit with the lowest estimate of graph bytes.
     `uncheckable_thresholds` are the thresholds that cannot be judged before a pod has measured its graphs.
-    `serves_anyway` is True if pods serve even below a threshold. `plan_figures` is None without a plan. `config` is
-    None if the document contains only limits. `refusal` is the reason why the operator would refuse the spec. `hints`
+    `serves_anyway` is True if pods serve even below a threshold. `plan_figures` is None without a plan.
+    `refusal` is the reason why the operator would refuse the spec. `hints`
     are advice and never cause a refusal. `measured_plan` is the plan that a pod of the cluster measured, if any.
     """
 
     forecast: Forecast
+    config: RuntimeConfig
     shortfalls: tuple[Problem, ...]
     shortfalls_certain: bool
     uncheckable_thresholds: Mapping[BucketPhase, int]
@@ -79,7 +80,6 @@ class DeploymentForecast:
     plan_figures: PlanFigures | None
     advice: tuple[Change, ...]
     hints: tuple[str, ...] = ()
-    config: RuntimeConfig | None = None
     refusal: Problem | None = None
     measured_plan: PlanState | None = None
 

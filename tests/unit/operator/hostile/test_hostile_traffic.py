@@ -25,8 +25,9 @@ TRAFFIC = {
 @pytest.fixture(scope="module")
 def limits(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("limits") / "limits.json"
-    largest = {"max_model_len": 16_777_216, "max_num_seqs": 256, "max_num_batched_tokens": 16_777_216}
-    file.write_text(json.dumps(largest))
+    largest = {"maxModelLen": 16_777_216, "maxNumSeqs": 256, "maxNumBatchedTokens": 16_777_216}
+    engine, model = {"name": "sim"}, {"path": "/models", "servedNames": ["tiny"]}
+    file.write_text(json.dumps({"version": "v1", "model": model, "engine": engine, "limits": largest}))
     return str(file)
 
 

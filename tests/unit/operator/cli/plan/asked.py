@@ -7,24 +7,26 @@ from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
 
-BARE = {
-    "strategy": "linear",
-    "contiguous_pa": True,
-    "max_num_seqs": 4,
-    "max_num_prefill_seqs": 1,
-    "max_num_batched_tokens": 2048,
-    "max_model_len": 2048,
-    "num_blocks": 1519,
-    "block_size": 128,
-    "prefix_caching": False,
-    "env": {"VLLM_DECODE_BLOCK_BUCKET_STEP": 256},
-}
 RUNTIME_CONFIG = {
     "version": "v1",
     "model": {"path": "/models", "servedNames": ["tiny"]},
     "engine": {"name": "sim"},
     "limits": {"maxModelLen": 256, "maxNumSeqs": 2, "maxNumBatchedTokens": 256},
 }
+LINEAR = {
+    "version": "v1",
+    "model": {"path": "/models", "servedNames": ["tiny"]},
+    "engine": {"name": "sim"},
+    "limits": {
+        "maxModelLen": 2048,
+        "maxNumSeqs": 4,
+        "maxNumPrefillSeqs": 1,
+        "maxNumBatchedTokens": 2048,
+        "prefixCaching": False,
+    },
+    "bucketing": {"strategy": "linear", "decode": {"blocks": {"step": 256}}},
+}
+"""A RuntimeConfig whose plan has several buckets of both phases."""
 INFERENCE = {
     "apiVersion": "inference.gaudi.dev/v1alpha1",
     "kind": "GaudiInference",

@@ -6,19 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gaudi_runtime.buckets.bucket_plan import DropRule
 from tests.support.builders import merged
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
-from tests.unit.runtime.planning.vectors import VECTORS, digest
-
-
-@pytest.mark.parametrize("case", VECTORS["cases"])
-def test_recorded_case_as_document_prints_its_buckets(case: dict[str, Any]) -> None:
-    printed = answer(case)
-    for phase in ("prompt", "decode"):
-        assert digest(printed[phase]) == case[phase]["sha256"]
+from tests.unit.operator.cli.plan.asked import INFERENCE, LINEAR, RUNTIME_CONFIG, answer, plan
 
 
 def script(document: str) -> subprocess.CompletedProcess[str]:
@@ -26,45 +16,34 @@ def script(document: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=document, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("number", [0, 17, 62])
-def test_console_script_prints_a_recorded_case_from_standard_input(number: int) -> None:
-    case = VECTORS["cases"][number]
-    done = script(json.dumps(case))
+def test_console_script_prints_the_plan_from_standard_input() -> None:
+    done = script(json.dumps(LINEAR))
     assert (done.returncode, done.stderr) == (0, "")
-    printed = json.loads(done.stdout)
-    assert [digest(printed[phase]) for phase in ("prompt", "decode")] == [
-        case[phase]["sha256"] for phase in ("prompt", "decode")
-    ]
+    assert json.loads(done.stdout) == answer(LINEAR)
 
 
 def test_console_script_refuses_an_invalid_document_with_one_sentence() -> None:
-    done = script('{"max_model_len": 0, "max_num_seqs": 4, "max_num_batched_tokens": 128}')
+    done = script(json.dumps(merged(LINEAR, {"limits": {"maxModelLen": 0}})))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "gaudi-plan: standard input: max_model_len: Input should be greater than or equal to 1, got 0.\n"
+        "gaudi-plan: standard input: limits.maxModelLen: Input should be greater than or equal to 1, got 0.\n"
     )
 
 
-def test_planning_bare_limits_imports_no_heavy_modules() -> None:
+def test_planning_a_runtime_config_imports_no_heavy_modules() -> None:
     code = (
         "import sys; from gaudi_operator.cli.plan.app import app\n"
         "try: app(['buckets', '-f', '-', '-o', 'json'])\n"
         "except SystemExit: print(*sorted(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(BARE), capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], input=json.dumps(LINEAR), capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "gaudi_runtime.planning.planner" in loaded
     heavy = {"rich", "yaml", "kubernetes", "torch", "numpy", "gaudi_operator.api", "gaudi_runtime.forecast"}
     others = {f"gaudi_operator.cli.plan.{topic}" for topic in ("comparison", "forecast", "learn")}
     assert loaded & (heavy | others) == set()
-
-
-def test_yaml_document_has_the_same_plan_as_json() -> None:
-    yaml = "strategy: linear\nmax_num_seqs: 4\nmax_num_batched_tokens: 2048\nmax_model_len: 2048\nnum_blocks: 64\n"
-    same = {"strategy": "linear", "max_num_seqs": 4, "max_num_batched_tokens": 2048, "max_model_len": 2048}
-    assert answer(yaml) == answer(same | {"num_blocks": 64})
 
 
 def test_runtime_config_is_planned_with_assumed_blocks_and_a_warning() -> None:
@@ -117,41 +96,34 @@ def test_forecast_refuses_a_bucket_computed_as_nan() -> None:
 
 
 def test_without_prefix_caching_no_prompt_has_context() -> None:
-    assert {bucket[2] for bucket in answer(BARE)["prompt"]} == {0}
+    assert {bucket[2] for bucket in answer(LINEAR)["prompt"]} == {0}
 
 
-def test_ignored_variable_is_named_in_the_warnings() -> None:
-    (warning,) = answer(BARE | {"strategy": "exponential"})["warnings"]
+def test_ignored_setting_is_named_in_the_warnings() -> None:
+    ignored = merged(LINEAR, {"bucketing": {"strategy": "exponential"}})
+    (warning,) = answer(ignored, "--kv-blocks", "1519")["warnings"]
     assert warning.startswith("bucketing.decode.blocks.step is ignored")
-
-
-def test_unified_plan_warns_about_ignored_variables() -> None:
-    said = answer(BARE | {"strategy": "unified", "env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 256}})["warnings"]
-    assert any(each.startswith("bucketing.prompt.query.step is ignored") for each in said)
-
-
-def test_unified_plan_has_a_separate_bucket_list() -> None:
-    document = BARE | {"strategy": "unified", "max_num_seqs": 32, "max_model_len": 1024, "num_blocks": 5781}
-    assert len(answer(document | {"env": {}})["unified"]) == 375
 
 
 def test_bucket_file_replaces_the_strategy(tmp_path: Path) -> None:
     buckets = tmp_path / "buckets.txt"
     buckets.write_text("(1, [128, 256], 0)\n([1, 2], 1, 64)\n")
-    printed = answer(BARE | {"env": {}}, "--bucket-file", str(buckets))
+    printed = answer(LINEAR, "--bucket-file", str(buckets))
     assert printed["prompt"] == [[1, 128, 0], [1, 256, 0]]
     assert printed["decode"] == [[1, 1, 64], [2, 1, 64]]
 
 
 def test_table_shows_bucket_counts_and_omitted_candidates() -> None:
-    shown = plan(BARE | {"max_model_len": 1024}).stdout
+    shown = plan(merged(LINEAR, {"limits": {"maxModelLen": 1024}})).stdout
     assert "8 prompt buckets" in shown
     assert f"8 prompt candidates left out: {DropRule.QUERY_TOO_LONG}" in shown
 
 
+FIND = ("--kv-blocks", "1519", "--phase", "decode")
+
+
 def test_find_prints_bucket_and_fallback() -> None:
-    case = VECTORS["cases"][0]
-    assert answer(case, "--phase", "decode", "1", "1", "50", command="find") == {
+    assert answer(LINEAR, *FIND, "1", "1", "50", command="find") == {
         "phase": "decode",
         "wanted": [1, 1, 50],
         "found": [1, 1, 64],
@@ -159,38 +131,29 @@ def test_find_prints_bucket_and_fallback() -> None:
     }
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"])
-def test_find_returns_a_recorded_lookup(case: dict[str, Any]) -> None:
-    phase, wanted, found, fallback = case["lookups"][-1]
-    printed = answer(case, "--phase", phase, *map(str, wanted), command="find")
-    assert (printed["found"], printed["fallback"]) == (found, fallback)
-
-
 def test_find_prints_null_if_no_bucket_matches() -> None:
-    case = VECTORS["cases"][0]
-    assert answer(case, "--phase", "decode", "5", "1", "50", command="find")["found"] is None
+    assert answer(LINEAR, *FIND, "5", "1", "50", command="find")["found"] is None
 
 
 def test_find_as_text_shows_the_shape_that_would_be_compiled() -> None:
-    shown = plan(VECTORS["cases"][0], "--phase", "decode", "4", "1", "9999", command="find").stdout
+    shown = plan(LINEAR, *FIND, "4", "1", "9999", command="find").stdout
     assert shown.startswith("decode (4, 1, 9999) -> no bucket, so the batch would be compiled as (4, 1, ")
 
 
 def test_find_reports_a_batch_above_max_num_seqs() -> None:
-    shown = plan(VECTORS["cases"][0], "--phase", "decode", "5", "1", "33", command="find").stdout
+    shown = plan(LINEAR, *FIND, "5", "1", "33", command="find").stdout
     assert "no bucket: at most 4 sequences run at once (maxNumSeqs), so no batch has 5\n" in shown
 
 
 def test_example_in_the_docs_has_the_documented_plan() -> None:
     docs = (Path(__file__).parents[5] / "docs" / "internals" / "bucketing.md").read_text()
     example = json.loads(docs.split("```json\n", 1)[1].split("\n```", 1)[0])
-    counts = {
-        name: (len(printed["prompt"]), len(printed["decode"]))
-        for name, printed in {
-            "as it stands": answer(example),
-            "linear": answer(example | {"strategy": "linear"}),
-            "no context": answer(example | {"prefix_caching": False}),
-        }.items()
+    changes = {
+        "as it stands": {},
+        "linear": {"bucketing": {"strategy": "linear"}},
+        "no context": {"limits": {"prefixCaching": False}},
     }
+    plans = {name: answer(merged(example, change), "--kv-blocks", "1519") for name, change in changes.items()}
+    counts = {name: (len(printed["prompt"]), len(printed["decode"])) for name, printed in plans.items()}
     assert counts == {"as it stands": (54, 27), "linear": (256, 57), "no context": (9, 27)}
-    assert plan(example, "--phase", "decode", "3", "1", "33", command="find").stdout in docs
+    assert plan(example, *FIND, "3", "1", "33", command="find").stdout in docs

@@ -11,7 +11,7 @@ from gaudi_operator.cli.plan.app import app
 
 DOCS = Path(__file__).parents[5] / "docs"
 PAGE = "\n".join((DOCS / page).read_text() for page in ("how-to/buckets.md", "internals/bucketing.md"))
-FILES = re.findall(r"^`([\w.-]+)`:\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+FILES = re.findall(r"^`([\w.-]+)`[^\n]*:\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 CONSOLES = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [each for console in CONSOLES for each in re.split(r"^\$ ", console, flags=re.MULTILINE) if each]
 

@@ -17,7 +17,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.planning import planner
 from gaudi_runtime.planning.planner import plan_of_ranges
 from tests.support.builders import merged
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+from tests.unit.operator.cli.plan.asked import INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 SEED: dict[str, Any] = {
@@ -40,6 +40,9 @@ SEED: dict[str, Any] = {
     "warmup": {"graphMemoryShare": 0.4, "promptRatio": 0.3},
 }
 """The settings of log 000 as a RuntimeConfig."""
+
+
+UNKNOWN_MODEL = merged(SEED, {"model": {"servedNames": ["tiny"]}})
 
 
 def asked(document: object, *arguments: str) -> Any:
@@ -117,14 +120,14 @@ def test_remedy_of_a_too_large_model_is_more_cards() -> None:
     assert verdict_and_exit_code(SEED, "--model", "meta-llama/Llama-3.1-70B") == ("DOES NOT FIT", 3)
 
 
-def test_bare_limits_use_the_model_and_card_options() -> None:
-    found = asked(BARE, "--model", "qwen/qwen3-8b", "--card", "gaudi3")
+def test_model_and_card_options_replace_those_of_the_document() -> None:
+    found = asked(SEED, "--model", "qwen/qwen3-8b", "--card", "gaudi3", "--kv-blocks", "1519")
     assert (found["card"], found["model"]) == ("gaudi3", "Qwen/Qwen3-8B")
     assert found["kvBlocks"] == {"value": 1519, "confidence": "exact", "source": "given"}
 
 
 def test_verdict_is_unknown_if_the_model_is_unknown() -> None:
-    found = asked(BARE)
+    found = asked(UNKNOWN_MODEL)
     assert (found["verdict"], found["memory"], found["prompt"]["captured"]) == ("UNKNOWN", None, None)
     assert found["why"][0] == "The model's shape is unknown, so the memory that it needs is unknown too."
     (remedy,) = found["remedies"]
@@ -165,7 +168,7 @@ def test_model_is_read_from_a_checkpoint(tmp_path: Path, as_folder: bool) -> Non
         "torch_dtype": "bfloat16",
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    found = asked(BARE, "--model", str(tmp_path if as_folder else tmp_path / "config.json"))
+    found = asked(SEED, "--model", str(tmp_path if as_folder else tmp_path / "config.json"))
     assert found["memory"]["weights"]["value"] == 2 * 494_032_768
 
 
@@ -183,19 +186,14 @@ def test_csv_has_a_row_for_each_value() -> None:
     ],
 )
 def test_unknown_card_or_model_is_refused(arguments: tuple[str, str], words: str) -> None:
-    assert words in refusal(BARE, *arguments, command="forecast")
+    assert words in refusal(SEED, *arguments, command="forecast")
 
 
 def test_checkpoint_of_an_unknown_model_family_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    said = refusal(BARE, "--model", str(tmp_path), command="forecast")
+    said = refusal(SEED, "--model", str(tmp_path), command="forecast")
     assert "model_type 'bert'" in said
     assert "Without --model, the buckets are still planned, and the first pod measures memory" in said
-
-
-def test_forecast_for_release_1_22_is_refused() -> None:
-    older = {key: value for key, value in BARE.items() if key not in ("strategy", "env")} | {"release": "1.22"}
-    assert "release 1.22 has a plan but no forecast" in refusal(older, command="forecast")
 
 
 def test_spec_that_the_operator_refuses_has_verdict_refused() -> None:

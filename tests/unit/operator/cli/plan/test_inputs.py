@@ -1,4 +1,4 @@
-"""Documents that `gaudi-plan` accepts: manifests, lists, limits without a resource, and one of several."""
+"""Documents that `gaudi-plan` accepts: manifests, lists, a RuntimeConfig, and one of several."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import yaml
 from gaudi_operator.cli.plan.manifest import read_manifest
 from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from tests.support.examples import EXAMPLES
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+from tests.unit.operator.cli.plan.asked import INFERENCE, LINEAR, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]
 
@@ -75,7 +75,7 @@ def test_unknown_manifest_name_is_refused() -> None:
 
 
 def test_byte_order_mark_is_ignored() -> None:
-    assert answer(b"\xef\xbb\xbf" + json.dumps(BARE).encode()) == answer(BARE)
+    assert answer(b"\xef\xbb\xbf" + json.dumps(LINEAR).encode()) == answer(LINEAR)
 
 
 def test_status_of_a_live_object_is_ignored() -> None:
@@ -96,21 +96,6 @@ def test_status_of_a_live_object_is_ignored() -> None:
 )
 def test_invalid_manifest_is_refused_with_its_field(document: object, sentence: str) -> None:
     assert sentence in refusal(document)
-
-
-@pytest.mark.parametrize("name", ["lin", "Linear"])
-def test_strategy_names_of_vllm_and_specs_are_accepted(name: str) -> None:
-    assert answer(BARE | {"strategy": name}) == answer(BARE)
-
-
-def test_old_variable_name_sets_the_same_range() -> None:
-    old, new = {"VLLM_PROMPT_SEQ_BUCKET_MAX": 512}, {"VLLM_PROMPT_QUERY_BUCKET_MAX": "512"}
-    assert answer(BARE | {"env": old}) == answer(BARE | {"env": new})
-
-
-@pytest.mark.parametrize("key", ["num_blocks", "env", "file"])
-def test_null_equals_an_omitted_field(key: str) -> None:
-    assert answer(BARE | {key: None}) == answer({name: value for name, value in BARE.items() if name != key})
 
 
 def test_file_and_cluster_together_are_refused() -> None:

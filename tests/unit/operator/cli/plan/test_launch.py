@@ -3,10 +3,8 @@
 import shlex
 from typing import Any
 
-import pytest
-
 from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+from tests.unit.operator.cli.plan.asked import INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 DEPLOYMENT: dict[str, Any] = {
     **INFERENCE,
@@ -60,9 +58,8 @@ def test_forecast_for_a_cpu_has_no_release_pairs() -> None:
     assert answer({**DEPLOYMENT, "spec": spec}, command="forecast")["pairs"] is None
 
 
-@pytest.mark.parametrize("document", [BARE, RUNTIME_CONFIG], ids=["bare limits", "sim engine"])
-def test_no_command_is_printed_for_bare_limits_or_sim(document: object) -> None:
-    assert printed_arguments(document) == []
+def test_no_command_is_printed_for_the_sim_engine() -> None:
+    assert printed_arguments(RUNTIME_CONFIG) == []
 
 
 def test_argument_owned_by_a_field_is_refused() -> None:

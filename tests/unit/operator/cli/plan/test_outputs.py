@@ -4,24 +4,24 @@ import csv
 import io
 import json
 
-import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_operator.cli.plan.output import YAML_AT_ONCE, OutputFormat
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, answer, plan
+from gaudi_operator.cli.plan.output import YAML_AT_ONCE
+from tests.support.builders import merged
+from tests.unit.operator.cli.plan.asked import INFERENCE, LINEAR, answer, plan
 
-SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
+SMALL = merged(LINEAR, {"limits": {"maxModelLen": 512, "maxNumBatchedTokens": 1024}})
 
 
 def test_yaml_equals_json() -> None:
     assert yaml.safe_load(plan(SMALL, "-o", "yaml").stdout) == answer(SMALL)
 
 
-LARGE = SMALL | {"strategy": "file", "env": {}, "file": "(1, 128, 0)\n(1, 1, range(4, 5100))"}
+LARGE = merged(SMALL, {"bucketing": {"strategy": "file", "file": "(1, 128, 0)\n(1, 1, range(4, 5100))"}})
 
 
 def test_yaml_of_many_buckets_is_one_document() -> None:
@@ -63,53 +63,35 @@ def test_find_as_csv_has_wanted_found_and_fallback_lines() -> None:
     ]
 
 
-def test_unified_plan_as_json_has_all_lists() -> None:
-    assert set(answer(SMALL | {"strategy": "unified"})) == {"prompt", "decode", "unified", "warnings"}
-
-
-def test_unified_plan_as_csv_has_four_columns() -> None:
-    assert plan(SMALL | {"strategy": "unified"}, "-o", "csv").stdout.startswith(
-        "query_len,shared_blocks,unique_blocks,causal\n"
-    )
-
-
-@pytest.mark.parametrize("output", [output for output in OutputFormat if output is not OutputFormat.SVG])
-def test_unified_plan_has_every_text_format(output: OutputFormat) -> None:
-    assert plan(SMALL | {"strategy": "unified"}, "-o", output).exit_code == 0
-
-
-def test_unified_plan_has_no_svg_output() -> None:
-    assert "no svg output" in plan(SMALL | {"strategy": "unified"}, "-o", "svg").stderr
-
-
 def test_batches_without_a_bucket_cause_a_warning() -> None:
-    document = BARE | {"strategy": "exponential", "max_num_prefill_seqs": 4, "max_num_batched_tokens": 4096, "env": {}}
+    document = merged(LINEAR, {"bucketing": {"strategy": "file", "file": "(1, 128, 0)\n(1, 1, 64)"}})
     assert any("prompt shapes" in warning and "no bucket" in warning for warning in answer(document)["warnings"])
 
 
 @settings(max_examples=30)
 @given(
+    st.sampled_from(["exponential", "linear", "paddingAware"]),
+    st.integers(1, 6000),
     st.fixed_dictionaries(
         {
-            "strategy": st.sampled_from(["exponential", "linear", "paddingAware"]),
-            "max_model_len": st.integers(128, 20_000),
-            "max_num_seqs": st.integers(1, 64),
-            "max_num_prefill_seqs": st.integers(1, 8),
-            "max_num_batched_tokens": st.integers(2048, 8192),
-            "num_blocks": st.integers(1, 6000),
-            "contiguous_pa": st.booleans(),
-            "prefix_caching": st.booleans(),
+            "maxModelLen": st.integers(128, 20_000),
+            "maxNumSeqs": st.integers(8, 64),
+            "maxNumPrefillSeqs": st.integers(1, 8),
+            "maxNumBatchedTokens": st.integers(2048, 8192),
+            "contiguousPagedAttention": st.booleans(),
+            "prefixCaching": st.booleans(),
         }
-    )
+    ),
 )
-def test_printed_plan_as_a_bucket_file_is_the_same_plan(document: dict[str, object]) -> None:
-    result = plan(document, "-o", "json")
+def test_printed_plan_as_a_bucket_file_is_the_same_plan(strategy: str, blocks: int, limits: dict[str, object]) -> None:
+    document = LINEAR | {"limits": limits, "bucketing": {"strategy": strategy}}
+    result = plan(document, "-o", "json", "--kv-blocks", str(blocks))
     assume(result.exit_code == 0)
     printed = json.loads(result.stdout)
     buckets = printed["prompt"] + printed["decode"]
     assume(len(buckets) < 2000)  # a bucket file has at most 64 KiB
     text = "\n".join(str(tuple(bucket)) for bucket in buckets)
-    again = answer(document | {"strategy": "file", "file": text})
+    again = answer(document | {"bucketing": {"strategy": "file", "file": text}}, "--kv-blocks", str(blocks))
     assert (again["prompt"], again["decode"]) == (printed["prompt"], printed["decode"])
 
 
