@@ -11,6 +11,7 @@ from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, w
 from gaudi_operator.cli.plan.options import FormOption, PatchForm
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
+from gaudi_runtime.contract.bucketing import OptimalSettings
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
 from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError
@@ -36,14 +37,14 @@ def learn(selection: SelectedResource, form: FormOption = PatchForm.OPTIMAL, app
     from gaudi_operator.cli.plan.document import read_plan_document
 
     # This import loads the optimizer, which other commands do not need.
-    from gaudi_operator.cli.plan.learn import OptimalBudget, learn_plan, print_learned_plan, read_traffic_texts
+    from gaudi_operator.cli.plan.learn import learn_plan, print_learned_plan, read_traffic_texts
     from gaudi_operator.cli.plan.output import print_warnings
 
     resource = selection.cluster.fetch_inference_with_texts(selection.name)
     document, memory = read_plan_document(resource, stored=True), read_status(resource).memory
     # If the status has a measured number of KV cache blocks, use this number, because the decode buckets depend on it.
     document = replace(document, kv_blocks=memory.kv_blocks) if memory else document
-    learned_plan = learn_plan(document, read_traffic_texts(_read_traffic(selection)), OptimalBudget(), form)
+    learned_plan = learn_plan(document, read_traffic_texts(_read_traffic(selection)), OptimalSettings(), form)
     print_learned_plan(learned_plan, Console(stderr=True))
     print_warnings(learned_plan.warnings)
     # Convert the patch to JSON and back, because safe_dump() accepts only plain strings and rejects enumeration

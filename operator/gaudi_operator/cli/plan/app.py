@@ -165,10 +165,13 @@ def learn(
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
     from gaudi_operator.cli.plan.document import read_text
-    from gaudi_operator.cli.plan.learn import OptimalBudget, learn_plan, read_traffic_texts
+    from gaudi_operator.cli.plan.learn import learn_plan, read_traffic_texts
+    from gaudi_runtime.contract.bucketing import OptimalSettings
 
     observed_traffic = read_traffic_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
-    budget = OptimalBudget(graphs, decode_graphs, graph_bytes, warmup_seconds)
+    budget = OptimalSettings(
+        prompt_graphs=graphs, decode_graphs=decode_graphs, graph_bytes=graph_bytes, warmup_seconds=warmup_seconds
+    )
     learned_plan = learn_plan(document, observed_traffic, budget, form)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         # JSON and YAML output is a patch, which has no field for warnings. Write the warnings to standard error.

@@ -31,26 +31,7 @@ if TYPE_CHECKING:
 MOST_FILE_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True)
-class OptimalBudget:
-    """The budget of strategy Optimal: graphs per phase, or bytes or seconds for both phases together.
-
-    In every execution mode, bytes and seconds are computed from the rates of HPU graphs.
-    """
-
-    prompt_graphs: int | None = None
-    decode_graphs: int | None = None
-    graph_bytes: int | None = None
-    warmup_seconds: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the budget. Raises ConfigError if more than one kind of limit is set."""
-        budgets = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
-        if sum(budget is not None for budget in budgets) > 1:
-            raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
-
-
-def _budget_warnings(document: PlanDocument, budget: OptimalBudget) -> tuple[str, ...]:
+def _budget_warnings(document: PlanDocument, budget: OptimalSettings) -> tuple[str, ...]:
     """Return a warning if a plan is learned with a budget in bytes although graph sizes are unknown."""
     if budget.graph_bytes is None or not has_unmeasured_graphs(document):
         return ()
@@ -93,18 +74,23 @@ class LearnedPlan:
 def learn_plan(
     document: PlanDocument,
     traffic: Traffic,
-    budget: OptimalBudget,
+    budget: OptimalSettings,
     form: PatchForm = PatchForm.OPTIMAL,
     max_file_bytes: int = MOST_FILE_BYTES,
 ) -> LearnedPlan:
     """Learn a plan for `traffic` within `budget`, and compare it with the plan of the document.
 
-    Raises PlanImpossible if the budget or the limits allow no plan. Raises ConfigError if the traffic has no shapes, or
-    if the buckets need a bucket file of more than `max_file_bytes`.
+    The traffic of `budget` is not used. Raises PlanImpossible if the budget or the limits allow no plan. Raises
+    ConfigError if the traffic has no shapes, if there is more than one budget, or if the buckets need a bucket file of
+    more than `max_file_bytes`.
     """
     if not any(traffic.shapes_of(phase) for phase in BucketPhase):
         raise ConfigError("the traffic is empty: no request was served yet")
-    policy = _optimal_policy(document.policy, traffic, budget)
+    budgets = [budget.prompt_graphs or budget.decode_graphs, budget.graph_bytes, budget.warmup_seconds]
+    if sum(limit is not None for limit in budgets) > 1:
+        raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
+    # Without a budget, the budget of the document stays.
+    policy = learned_policy(document.policy, traffic, budget if budget != OptimalSettings() else None)
     plan = make_plan(policy, document.limits, document.blocks)
     cost = typical_cost(document.limits.block_size)
     return LearnedPlan(
@@ -130,17 +116,6 @@ def _sum_weights(histograms: Iterable[Weights]) -> Weights:
         for shape, weight in histogram.items():
             weights[shape] = weights.get(shape, 0.0) + weight
     return weights
-
-
-def _optimal_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalBudget) -> BucketPolicy:
-    """Return a policy of strategy Optimal for this traffic. If `budget` is empty, the budget of `policy` stays."""
-    settings = OptimalSettings(
-        prompt_graphs=budget.prompt_graphs,
-        decode_graphs=budget.decode_graphs,
-        graph_bytes=budget.graph_bytes,
-        warmup_seconds=budget.warmup_seconds,
-    )
-    return learned_policy(policy, traffic, settings if settings != OptimalSettings() else None)
 
 
 def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, max_file_bytes: int) -> dict[str, Any]:

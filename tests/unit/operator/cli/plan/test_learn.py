@@ -8,9 +8,10 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.cli.plan.document import read_plan_document
-from gaudi_operator.cli.plan.learn import OptimalBudget, learn_plan
+from gaudi_operator.cli.plan.learn import learn_plan
 from gaudi_operator.cli.plan.options import PatchForm
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import OptimalSettings
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
@@ -117,7 +118,7 @@ def test_invalid_traffic_line_is_named_with_its_file(tmp_path: Path) -> None:
 
 def test_plan_larger_than_a_bucket_file_is_refused() -> None:
     question = read_plan_document(inference())
-    asked = question, parse_traffic(TEXT), OptimalBudget(prompt_graphs=1, decode_graphs=1), PatchForm.FILE
+    asked = question, parse_traffic(TEXT), OptimalSettings(prompt_graphs=1, decode_graphs=1), PatchForm.FILE
     assert len(learn_plan(*asked, max_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
     with pytest.raises(
         ConfigError, match=r"bytes as a file, but the limit is 20 bytes\. Choose --as optimal or fewer graphs"
@@ -126,7 +127,7 @@ def test_plan_larger_than_a_bucket_file_is_refused() -> None:
 
 
 def test_byte_budget_causes_a_warning_in_the_default_mode() -> None:
-    budget, rates = OptimalBudget(graph_bytes=60_000_000_000), "--graph-bytes is counted at the rates of HPU graphs"
+    budget, rates = OptimalSettings(graph_bytes=60_000_000_000), "--graph-bytes is counted at the rates of HPU graphs"
     engine = {"name": "vllm", "maxNumSeqs": 8}
     default, graphs = (
         learn_plan(
@@ -136,3 +137,8 @@ def test_byte_budget_causes_a_warning_in_the_default_mode() -> None:
     )
     assert any(said.startswith(rates) for said in default)
     assert not any(said.startswith(rates) for said in graphs)
+
+
+def test_two_kinds_of_budget_are_refused(met: Path) -> None:
+    said = refusal(inference(), "--traffic", str(met), "--graphs", "3", "--warmup-seconds", "60", command="learn")
+    assert said == "gaudi-plan: give one budget: graphs, --graph-bytes or --warmup-seconds.\n"
