@@ -69,6 +69,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
 NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in reasons}
 """The next commands by reason. All other reasons require a change of the spec or the installation."""
 
+NOT_OBSERVED = "NotObserved"
 _OTHERWISE = (EDIT, EVENTS)
 _GOOD_STATUS = {
     "Degraded": ConditionStatus.FALSE,
@@ -104,7 +105,7 @@ def explain(resource: Manifest) -> Explanation:
     identity = {"name": metadata["name"], "namespace": metadata["namespace"]}
     if status.observed_generation != metadata.get("generation", 0):
         sentence = "The operator has not reconciled this spec yet."
-        return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**identity),))
+        return Explanation(False, NOT_OBSERVED, sentence, next=(EVENTS.format(**identity),))
     ready = conditions.get("Ready")
     if ready is not None and ready.status is ConditionStatus.TRUE:
         return _explain_ready(status, ready, identity)

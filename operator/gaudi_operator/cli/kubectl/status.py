@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
-from gaudi_operator.cli.kubectl.explanation import Explanation, explain
+from gaudi_operator.cli.kubectl.explanation import NOT_OBSERVED, Explanation, explain
 from gaudi_operator.cli.kubectl.leader import minutes_without_change, why_no_leader
 from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs, table
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BAR = 12
 COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
+NO_LEADER = "NoLeader"
 DEFAULT_LEASE = "gaudi-system/gaudi-operator"
 REFRESH_SECONDS = 60.0
 """The maximum seconds between two updates with --watch, so that the minutes without a change are up to date."""
@@ -100,18 +101,24 @@ def _format_percent(value: int | None) -> str:
     return "-" if value is None else f"{value} %"
 
 
-def explain_without_leader(explanation: Explanation, reason: str, lease: str) -> Explanation:
-    """Return the explanation of a status that may be out of date, because no operator leads for `reason`."""
+def add_leader(explanation: Explanation, no_leader_reason: str | None, lease: str) -> Explanation:
+    """Return the explanation with what the Lease shows.
+
+    If no operator leads, the status may be out of date, so this reason comes first. If an operator leads but has not
+    reconciled the spec, the log of the operator may show why.
+    """
     namespace = lease.partition("/")[0]
+    log = f"kubectl logs -n {namespace} -l app.kubernetes.io/name=gaudi-operator --tail=50"
+    if no_leader_reason is None:
+        return (
+            replace(explanation, next=(*explanation.next, log)) if explanation.reason == NOT_OBSERVED else explanation
+        )
     return replace(
         explanation,
-        reason="NoLeader",
-        sentence=f"No operator leads: {reason}. Ready pods keep serving, but no gate opens and no rollout continues. "
-        f"The last status was {explanation.reason}: {explanation.sentence}",
-        next=(
-            f"kubectl get lease,pods -n {namespace}",
-            f"kubectl logs -n {namespace} -l app.kubernetes.io/name=gaudi-operator --tail=50",
-        ),
+        reason=NO_LEADER,
+        sentence=f"No operator leads: {no_leader_reason}. Ready pods keep serving, but no gate opens and no rollout "
+        f"continues. The last status was {explanation.reason}: {explanation.sentence}",
+        next=(f"kubectl get lease,pods -n {namespace}", log),
     )
 
 
@@ -126,7 +133,7 @@ def _read_explanation(selection: SelectedResource, resource: Manifest, lease: st
     except ConfigError as error:
         unknown = () if explanation.ready else (f"whether an operator leads is unknown: {error}",)
         return replace(explanation, evidence=(*explanation.evidence, *unknown))
-    return explain_without_leader(explanation, reason, lease) if reason else explanation
+    return add_leader(explanation, reason, lease)
 
 
 @with_resource
@@ -187,7 +194,7 @@ def status_output(view: StatusView) -> "RenderableType":
 
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:
-    no_problem = explanation.ready and not explanation.evidence and explanation.reason != "NoLeader"
+    no_problem = explanation.ready and not explanation.evidence and explanation.reason != NO_LEADER
     for title, texts in (
         ("but:" if explanation.ready else "evidence:", explanation.evidence),
         ("if requests are slow:" if no_problem else "next:", explanation.next),

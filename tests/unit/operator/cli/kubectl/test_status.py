@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.cli.kubectl.explanation import explain
 from gaudi_operator.cli.kubectl.status import (
     COLUMNS,
-    explain_without_leader,
+    add_leader,
     pod_rows,
     status_output,
     view_status,
@@ -76,7 +76,7 @@ def test_ready_resource_shows_no_minutes_without_change() -> None:
 
 
 def test_missing_leader_comes_before_the_last_status() -> None:
-    found = explain_without_leader(explain(shown(WARMS)), "the Lease has no holder", "ops/gaudi")
+    found = add_leader(explain(shown(WARMS)), "the Lease has no holder", "ops/gaudi")
     assert (found.ready, found.reason) == (False, "NoLeader")
     assert found.sentence == (
         "No operator leads: the Lease has no holder. Ready pods keep serving, but no gate opens and no rollout "
@@ -86,6 +86,12 @@ def test_missing_leader_comes_before_the_last_status() -> None:
         "kubectl get lease,pods -n ops",
         "kubectl logs -n ops -l app.kubernetes.io/name=gaudi-operator --tail=50",
     )
+
+
+def test_spec_that_a_leader_ignores_shows_the_operators_log() -> None:
+    found = add_leader(explain(shown(WARMS, observedGeneration=1)), None, "ops/gaudi")
+    assert found.reason == "NotObserved"
+    assert found.next[-1] == "kubectl logs -n ops -l app.kubernetes.io/name=gaudi-operator --tail=50"
 
 
 def test_output_ends_with_the_next_command() -> None:
