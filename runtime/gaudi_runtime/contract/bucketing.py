@@ -74,8 +74,8 @@ class OptimalSettings(WireModel):
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
         description="Batch shapes of the traffic, one per line: phase, batch size, query, blocks and weight, such as"
-        " 'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` writes this text from a trace. When left out, all"
-        " sizes of prompts and steps have the same weight.",
+        " 'prompt 1 412 0 17'. Pods report this text at /v1/traffic. When left out, all sizes of prompts and steps"
+        " have the same weight.",
     )
     prompt_graphs: GraphCount | None = Field(
         None,

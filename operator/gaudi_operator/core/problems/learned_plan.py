@@ -61,8 +61,8 @@ def _advise_on_cold_batches(report: WarmupReport, name: str) -> str:
     if report.skipped_total:
         return f"{_describe_skipped_buckets(report)}. Raise spec.warmup.graphMemoryPercent, or plan fewer graphs."
     return (
-        f"`kubectl gaudi buckets {name}` shows the shapes of these batches while the pod runs. To keep the pod, "
-        "set spec.rollout.onFailure to Pause."
+        f"While the pod runs, `kubectl get gi {name} -o yaml` shows the shapes of these batches in "
+        "status.recompiles.coldShapes. To keep the pod, set spec.rollout.onFailure to Pause."
     )
 
 

@@ -67,8 +67,8 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
     assert problem(report_of(served_phase(1.1, 1.1), cold), rollout_state()) == Problem(
         "ForecastMissed",
         "In pod a, 5.0% of 5000 decode batches had no warm graph. The forecast was 0.0%, and 1% is tolerated. "
-        "`kubectl gaudi buckets tiny` shows the shapes of these batches while the pod runs. To keep the pod, set "
-        "spec.rollout.onFailure to Pause.",
+        "While the pod runs, `kubectl get gi tiny -o yaml` shows the shapes of these batches in "
+        "status.recompiles.coldShapes. To keep the pod, set spec.rollout.onFailure to Pause.",
     )
 
 
