@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from gaudi_operator.cli.kubectl.app import app as kubectl
+from gaudi_operator.cli.plan.app import app as plan
 from tests.support.documented import (
     IN_QUICKSTART,
     LLAMA,
@@ -143,6 +146,32 @@ def test_documented_helm_values_exist_in_the_chart() -> None:
     named = re.findall(r"--set (\w+)\.(\w+)=", COMMANDS)
     assert named
     assert [(group, key) for group, key in named if key not in values[group]] == []
+
+
+def test_named_commands_of_both_tools_exist() -> None:
+    """Messages, help texts, descriptions of fields, and pages name commands of these tools in backticks."""
+    named = {
+        (program, tuple(words.split()))
+        for folder in ("charts", "demo", "docs", "examples", "operator", "runtime")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".md", ".py", ".txt", ".yaml"}
+        for program, words in re.findall(r"`(gaudi-plan|kubectl gaudi)((?: [a-z]+(?![\w.-]))*)", path.read_text())
+    }
+    known = {name for name, words in named if _has_command(name, words)}
+    assert known == {"gaudi-plan", "kubectl gaudi"}
+    assert [(name, words) for name, words in sorted(named) if not _has_command(name, words)] == []
+
+
+def _has_command(program: str, words: tuple[str, ...]) -> bool:
+    """Return True if the words after the name of a program begin with one of its commands, or there are none."""
+    command: Any = typer.main.get_command({"gaudi-plan": plan, "kubectl gaudi": kubectl}[program])
+    for word in words:
+        if not hasattr(command, "commands"):
+            return True
+        if word not in command.commands:
+            return False
+        command = command.commands[word]
+    return True
 
 
 def test_files_named_in_commands_exist() -> None:
