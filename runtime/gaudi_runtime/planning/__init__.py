@@ -6,6 +6,4 @@ ranges       the ranges of a strategy, the user's overrides, and the values of e
 optimal/     the buckets that pad a known traffic least
 speculative  the decode buckets of steps that verify drafts
 coverage     the admissible batches without a bucket
-old_releases plans of Gaudi software 1.22 and of unified attention
-bare_limits  a server described by the names and variables of the public planners
 """

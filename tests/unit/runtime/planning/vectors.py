@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
-from gaudi_runtime.planning.bare_limits import policy_from_env
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.knobs.table import knobs
 
 DATA = Path(__file__).parents[3] / "data"
 VECTORS = json.loads((DATA / "bucketing.json").read_text())
@@ -29,7 +29,12 @@ def limits_of(case: dict[str, Any]) -> Limits:
 
 
 def policy_of(case: dict[str, Any]) -> BucketPolicy:
-    return policy_from_env(Strategy(case["strategy"]), case["env"])
+    """Return the policy whose fields own the variables that the public planner got."""
+    policy: dict[str, Any] = {"strategy": case["strategy"]}
+    for name, value in case["env"].items():
+        _, phase, dimension, setting = knobs()[name].use[0].split(".")
+        policy.setdefault(phase, {}).setdefault(dimension, {})[setting] = value
+    return BucketPolicy.model_validate(policy)
 
 
 def digest(buckets: tuple[Bucket, ...]) -> str:
