@@ -4,7 +4,6 @@ A RuntimeConfig and Python use lowerCamelCase. Enumerations that only the API ha
 do not need this module.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -14,17 +13,11 @@ from pydantic_core import CoreSchema, core_schema
 from gaudi_runtime.contract.base import spec_spelling
 
 
-@dataclass(frozen=True)
 class ContractEnum:
-    """Annotation of a field whose values are members of an enumeration of the runtime contract.
-
-    `excluded` contains the members that a resource must not have.
-    """
-
-    excluded: tuple[StrEnum, ...] = ()
+    """Annotation of a field whose values are members of an enumeration of the runtime contract."""
 
     def __get_pydantic_core_schema__(self, source: type[StrEnum], _: GetCoreSchemaHandler) -> CoreSchema:
-        members_by_spelling = {spec_spelling(member): member for member in source if member not in self.excluded}
+        members_by_spelling = {spec_spelling(member): member for member in source}
         schema = core_schema.no_info_before_validator_function(
             _to_spec_spelling, core_schema.literal_schema([*members_by_spelling])
         )

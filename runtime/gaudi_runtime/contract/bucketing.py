@@ -23,7 +23,6 @@ class Strategy(StrEnum):
     EXPONENTIAL = "exponential"
     LINEAR = "linear"
     PADDING_AWARE = "paddingAware"
-    UNIFIED = "unified"
     FILE = "file"
     OPTIMAL = "optimal"
 

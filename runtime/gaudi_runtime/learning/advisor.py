@@ -38,7 +38,7 @@ USUAL_SCHEDULE = Schedule()
 
 def make_comparison_input(config: RuntimeConfig, blocks: DeviceBlocks, pace: Pace | None) -> ComparisonInput | None:
     """Return the input of a plan comparison, or None if no pace was measured or the plans are not comparable."""
-    if pace is None or not is_comparable(config.bucketing, config.limits):
+    if pace is None or not is_comparable(config.limits):
         return None
     return ComparisonInput(policy=config.bucketing, limits=config.limits, blocks=blocks, pace=pace, traffic="")
 

@@ -43,10 +43,9 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
     return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal_settings, "file": None})
 
 
-def is_comparable(policy: BucketPolicy, limits: Limits) -> bool:
-    """Return True if a learned plan can be compared: no slices, no unified batches and no drafts."""
-    is_supported = limits.sliding_window_slices is None and limits.draft_tokens is None
-    return is_supported and policy.strategy is not Strategy.UNIFIED
+def is_comparable(limits: Limits) -> bool:
+    """Return True if a learned plan can be compared: no slices and no drafts."""
+    return limits.sliding_window_slices is None and limits.draft_tokens is None
 
 
 def advise(question: ComparisonInput) -> PlanAdvice | None:

@@ -329,16 +329,9 @@ def _ranges_of_strategy(
                 padding_aware_ranges(policy, limits, device.count),
                 lambda r: padding_aware_values(r.min, r.step, r.max, r.pad_max, r.pad_percent),
             )
-        case Strategy.EXPONENTIAL:
-            return (
-                exponential_ranges(limits, device.count, bounded=device.bounded),
-                lambda r: exponential_values(r.min, r.step, r.max, r.limit),
-            )
-    *names, last = (spec_spelling(strategy) for strategy in Strategy if strategy is not Strategy.UNIFIED)
-    raise PlanImpossible(
-        f"strategy {spec_spelling(policy.strategy)} cannot plan separate buckets for prompt and decode. "
-        f"Choose {', '.join(names)} or {last}",
-        "bucketing.strategy",
+    return (
+        exponential_ranges(limits, device.count, bounded=device.bounded),
+        lambda r: exponential_values(r.min, r.step, r.max, r.limit),
     )
 
 

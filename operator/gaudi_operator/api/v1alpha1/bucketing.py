@@ -14,9 +14,6 @@ from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
-# Exclude unified buckets, because no engine of the runtime makes such batches.
-ServedStrategy = Annotated[Strategy, ContractEnum(excluded=(Strategy.UNIFIED,))]
-
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
 
 
@@ -123,7 +120,7 @@ class Bucketing(contract.BucketPolicy):
             ),
         ),
     )
-    strategy: ServedStrategy = Field(
+    strategy: Annotated[Strategy, ContractEnum()] = Field(
         Strategy.EXPONENTIAL,
         description="Method that selects the bucket sizes of each dimension. Default: Exponential.",
         json_schema_extra=mark_operator_default,

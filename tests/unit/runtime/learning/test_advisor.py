@@ -1,13 +1,12 @@
 """When plans are compared during serving, and how the advice is added to the report."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.report import PlanAdvice, PlanCost, ServedPhase, ServedTraffic
 from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_periodically, make_comparison_input
 from gaudi_runtime.learning.comparison import ComparisonInput
@@ -120,12 +119,6 @@ def test_first_comparison_needs_ten_minutes_and_1000_batches() -> None:
     assert (USUAL_SCHEDULE.poll_seconds, USUAL_SCHEDULE.min_batches) == (600, 1000)
 
 
-def unified() -> BucketPolicy:
-    return BucketPolicy(strategy=Strategy.UNIFIED)
-
-
-@pytest.mark.parametrize("policy", [BucketPolicy, unified])
-def test_warm_up_without_measured_steps_has_no_question(policy: Callable[[], BucketPolicy]) -> None:
-    config = sim_config().model_copy(update={"bucketing": policy()})
-    assert make_comparison_input(config, BLOCKS, None) is None
-    assert (make_comparison_input(config, BLOCKS, PACE) is None) == (policy is unified)
+def test_warm_up_without_measured_steps_has_no_question() -> None:
+    assert make_comparison_input(sim_config(), BLOCKS, None) is None
+    assert make_comparison_input(sim_config(), BLOCKS, PACE) is not None

@@ -240,11 +240,6 @@ def test_device_without_a_block_is_refused() -> None:
     assert str(refused.value) == ("the device has no memory for a KV block. Use more device memory or a smaller model")
 
 
-def test_strategy_without_ranges_is_refused_by_name() -> None:
-    with pytest.raises(PlanImpossible, match=r"bucketing.strategy: strategy Unified cannot plan"):
-        make_plan(BucketPolicy(strategy=Strategy.UNIFIED), LIMITS, kv_blocks=64)
-
-
 @pytest.mark.parametrize(
     ("phase", "policy", "combined"),
     [
