@@ -125,9 +125,6 @@ class HardwareReport(TolerantModel):
     software: dict[str, str] = Field(description="Versions of what the image has, and of the machine.")
     pair: str = Field(description="The installed versions, and whether this runtime supports them.")
     cards: tuple[str, ...] = ()
-    cluster: dict[str, str] = Field(
-        default_factory=dict, description="Where the trial ran in a cluster: image, node, kubelet."
-    )
     doctor: tuple[Finding, ...] = ()
     names: tuple[PluginNameCheck, ...] = ()
     config: RuntimeConfig
