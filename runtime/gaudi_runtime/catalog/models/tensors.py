@@ -3,7 +3,6 @@
 See docs/internals/memory.md.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -178,18 +177,3 @@ def _quantization_metadata_bytes(outputs: int, inputs: int, quantization: Quanti
     zero_point_bytes = -(-groups * outputs * quantization.bits // 8) if quantization.zero_points else 0
     index_bytes = INDEX_BYTES * inputs if quantization.group_index else 0
     return SCALE_BYTES * groups * outputs + zero_point_bytes + index_bytes
-
-
-def count_parameters(shape: ModelShape) -> int:
-    """Count all parameters of a checkpoint in the same way as its publisher (docs/internals/memory.md, Shapes)."""
-    # A tied output head is not counted, because it is the same tensor as the embeddings.
-    other_tensors = [
-        embedding_tensor(shape),
-        final_norm_tensor(shape),
-        *([] if shape.tied_embeddings else [output_head_tensor(shape)]),
-    ]
-    layer_parameters = sum(
-        count * sum(tensor.parameter_count for tensor in layer_tensors(layer, shape.hidden))
-        for layer, count in Counter(shape.layers).items()
-    )
-    return shape.extra_parameters + layer_parameters + sum(tensor.parameter_count for tensor in other_tensors)

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_runtime.catalog.models.known import known_models, known_shape
 from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttention, ModelShape
-from gaudi_runtime.catalog.models.tensors import count_parameters
+from tests.support.parameters import count_parameters
 
 PUBLISHED = {
     "meta-llama/Llama-3.1-8B": 8_030_261_248,

@@ -8,9 +8,9 @@ from gaudi_runtime.catalog.models.known import known_models, known_shape
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
 from gaudi_runtime.catalog.models.rank_memory import Spread, stage_layers, stage_memory, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.catalog.models.tensors import count_parameters
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import PlanImpossible
+from tests.support.parameters import count_parameters
 
 MIB, GIB = 2**20, 2**30
 
