@@ -13,7 +13,6 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── RankFailed           a rank could not run a command; the reason comes from the rank
 ├── ApiKeyBlank          the API key that requests must send is blank
 ├── PlanImpossible       no bucket or no KV block fits
-├── TraceUnreadable      a trace is not a CSV file of requests
 ├── DeviceUnavailable    the requested device does not exist
 └── PortUnavailable      a port of this instance is in use
 DeviceOutOfMemory        a graph or buffer did not fit; ends the capture of a phase, not the process
@@ -153,12 +152,6 @@ class PlanImpossible(RuntimeStartError):
     def __str__(self) -> str:
         message = str(self.args[0])
         return f"{self.source}: {message}" if self.source else message
-
-
-class TraceUnreadable(RuntimeStartError):
-    """The error that a trace is not a CSV file of requests. The message continues a sentence after the trace's name."""
-
-    reason = "TraceUnreadable"
 
 
 class DeviceUnavailable(RuntimeStartError):

@@ -16,12 +16,12 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.axes import choose_axes
-from gaudi_runtime.planning.optimal.cost import token_cost
 from gaudi_runtime.planning.optimal.exchange import ExchangeInput, exchange_buckets, grow_plan
 from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, ReferencePlan, find_fewest_buckets
 from gaudi_runtime.planning.optimal.optimizer import fit_to_budget
 from gaudi_runtime.planning.optimal.prior import TrafficKind
 from gaudi_runtime.planning.optimal.row_search import RowSearch
+from tests.support.token_cost import token_cost
 
 BLOCK = 2
 INSTANCES = 12

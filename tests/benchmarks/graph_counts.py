@@ -26,12 +26,11 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal.cost import price_in_seconds, score_plan, typical_cost
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
-from gaudi_runtime.traffic.trace import Request, read_trace, sort_by_arrival
 from tests.benchmarks.figures import Figure, table
-from tests.support.azure_trace import requests
+from tests.support.azure_trace import read_requests, requests
 from tests.support.grids import GRIDS, decode_grid
+from tests.support.simulated_batching import Request, read_traffic_of_trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "vllm"
 MODELS = {"8B": "llama-3.1-8b.yaml", "70B": "tensor-parallel-8.yaml", "128k": "long-context.yaml"}
@@ -111,8 +110,8 @@ def traces() -> dict[str, list[Request]]:
 
 
 def _read(path: Path) -> list[Request]:
-    with path.open("rb") as lines:
-        return list(sort_by_arrival(read_trace(lines)))
+    with path.open() as lines:
+        return read_requests(lines)
 
 
 def _load(question: PlanDocument, name: str, trace: list[Request], rate: int) -> Load:

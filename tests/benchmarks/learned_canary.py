@@ -18,11 +18,10 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Stra
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
 from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
-from gaudi_runtime.traffic.trace import Request
 from tests.benchmarks.figures import Figure, table
 from tests.benchmarks.graph_counts import EXAMPLES, MODELS, RATES, traces
+from tests.support.simulated_batching import Request, read_traffic_of_trace
 
 SHARES = (1, 2, 4)
 MOST = 1 + Canary().max_padding_percent / 100

@@ -2,11 +2,10 @@
 
     python -m tests.benchmarks.traffic
 
-The benchmark also measures how far Optimal is from the best plan, the time of planning, and a trace of ten million
-rows. The exit code is 1 if a limit is missed.
+The benchmark also measures how far Optimal is from the best plan, and the time of planning. The exit code is 1 if a
+limit is missed.
 """
 
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -15,20 +14,18 @@ from functools import cache
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan, token_cost
+from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.batching import read_traffic_of_trace
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
-from gaudi_runtime.traffic.trace import read_trace, sort_by_arrival
 from tests.benchmarks.brute_force import SPACES, gaps
 from tests.benchmarks.figures import Figure, table
 from tests.support.azure_trace import halves, traffic
+from tests.support.token_cost import token_cost
 
 KV_BLOCKS = 3000
 TARGETS = {8192: 0.66, 14_080: 0.58, 16_384: 0.52}
 """The maximum padding above 1.0 as a share of exponential's, for prompts with as many graphs."""
-ROWS = 10_000_000
 RIVALS = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
 
 
@@ -37,7 +34,6 @@ def main() -> int:
     figures = [figure for tokens in TARGETS for figure in _contest(tokens)]
     figures += [_gap(name) for name in SPACES]
     figures += [_planning(tokens) for tokens in TARGETS]
-    figures += _ten_million_rows()
     sys.stdout.write(f"\n{table(figures)}\n")
     return int(any(figure.missed for figure in figures))
 
@@ -100,22 +96,6 @@ def _planning(tokens: int) -> Figure:
     started = time.process_time()
     make_plan(policy, _limits(tokens), KV_BLOCKS)
     return Figure(f"optimal plan from a policy, T {tokens}", time.process_time() - started, "s", 5)
-
-
-def _ten_million_rows() -> Iterator[Figure]:
-    """Measure a trace of ten million rows. Run last, because the peak memory is that of the whole process."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.process_time()
-    read_traffic_of_trace(sort_by_arrival(read_trace(_lines())), _limits(8192), KV_BLOCKS)
-    yield Figure("trace of 10 million rows, one pass", time.process_time() - started, "s")
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    yield Figure("additional memory for it", grown, "MiB", 64)
-
-
-def _lines() -> Iterator[bytes]:
-    yield b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    for at in range(ROWS):
-        yield b"%d,%d,%d\n" % (at, at * 7919 % 8000 + 1, at * 104_729 % 400)
 
 
 if __name__ == "__main__":

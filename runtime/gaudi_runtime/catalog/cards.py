@@ -32,15 +32,11 @@ class WarmupRates:
 class Card:
     """An accelerator card.
 
-    `memory` is in bytes as reported by the driver, `bandwidth` in bytes/s, and the matmul figures in operations/s.
-    `rates` is None if the cost of warm-up is unknown, as on a CPU.
+    `memory` is in bytes as reported by the driver. `rates` is None if the cost of warm-up is unknown, as on a CPU.
     """
 
     name: str
     memory: Figure | None
-    bandwidth: Figure | None = None
-    bf16_matmul: Figure | None = None
-    fp8_matmul: Figure | None = None
     rates: WarmupRates | None = None
 
 
@@ -79,9 +75,6 @@ GAUDI2_RATES = WarmupRates(
 GAUDI2 = Card(
     name="gaudi2",
     memory=Figure(94.62 * GIB, "logged as total device memory in log 000; sold as 96 GB", Confidence.MEASURED),
-    bandwidth=Figure(2.45e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
-    bf16_matmul=Figure(432e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
-    fp8_matmul=Figure(865e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
     rates=GAUDI2_RATES,
 )
 
@@ -101,9 +94,6 @@ def assume_rates(rates: WarmupRates, reason: str) -> WarmupRates:
 GAUDI3 = Card(
     name="gaudi3",
     memory=Figure(126.5 * GIB, "about 126.5 GiB a card in vllm-gaudi issue 1736; sold as 128 GB", Confidence.MEASURED),
-    bandwidth=Figure(3.7e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
-    bf16_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
-    fp8_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     # No public log shows the compile time of each graph on a Gaudi 3, so the rates of a Gaudi 2 are used.
     rates=assume_rates(GAUDI2_RATES, "taken from a Gaudi 2"),
 )

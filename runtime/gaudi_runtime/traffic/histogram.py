@@ -1,6 +1,6 @@
 """Traffic as a histogram of weighted shapes, and its text form with one shape per line.
 
-See docs/how-to/learn-buckets.md, Traces. The text is never evaluated as code.
+See docs/how-to/learn-buckets.md, The manifest. The text is never evaluated as code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,6 @@ from gaudi_runtime.errors import PlanImpossible
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
 MOST_DIGITS = 11
-# The most distinct shapes of a phase while a trace is read. This many shapes take tens of megabytes.
-MOST_COUNTED = 100_000
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
 FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
@@ -121,32 +119,6 @@ def merge_shapes(weights: Weights, max_shapes: int, digits: int = MOST_DIGITS) -
         digits -= 1
         merged = _sum_by_shape((round_sizes_up(shape, digits), weight) for shape, weight in merged.items())
     return merged, digits
-
-
-class ShapeCounts:
-    """Counts of shapes. They are exact for up to `max_shapes` shapes; above that, merge_shapes() rounds sizes up."""
-
-    def __init__(self, max_shapes: int = MOST_COUNTED) -> None:
-        """Start with no counted shapes."""
-        self._max_shapes = max_shapes
-        self._digits: int | None = None
-        self._largest_sizes = Bucket(0, 0, 0)
-        self._counts: dict[Bucket, float] = {}
-
-    def add(self, shape: Bucket) -> None:
-        """Count a shape once."""
-        if self._digits is not None:
-            self._largest_sizes = largest_sizes((self._largest_sizes, shape))
-            shape = round_sizes_up(shape, self._digits)
-        self._counts[shape] = self._counts.get(shape, 0) + 1
-        if len(self._counts) > self._max_shapes:
-            self._largest_sizes = self._largest_sizes if self._digits else largest_sizes(self._counts)
-            digits = self._digits or MOST_DIGITS + 1
-            self._counts, self._digits = merge_shapes(self._counts, self._max_shapes // 2, digits)
-
-    def weights(self) -> dict[Bucket, float]:
-        """Return all counted shapes with their counts. No size exceeds the largest counted size."""
-        return self._counts if self._digits is None else cap_sizes(self._counts, self._largest_sizes)
 
 
 def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:

@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.traffic.batching import read_traffic_of_trace
-from gaudi_runtime.traffic.histogram import MOST_COUNTED
-from gaudi_runtime.traffic.trace import Request
 from tests.unit.operator.hostile.limited import gaudi_plan
-from tests.unit.runtime.traffic.test_batching import LIMITS
 
 TRAFFIC = {
     "a word of a megabyte": f"prompt 1 1 0 {'9' * 10**6}",
@@ -47,9 +43,3 @@ def test_number_of_hundreds_of_digits_is_refused(option: str, limits: str, tmp_p
     ended = gaudi_plan("learn", "-f", limits, "--traffic", str(traffic), option, "9" * 400)
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
-
-
-def test_requests_of_any_length_use_bounded_memory() -> None:
-    """Once, a million requests took 530 MiB of memory."""
-    traffic = read_traffic_of_trace((Request(0.0, number, 1) for number in range(1, MOST_COUNTED * 3)), LIMITS, 100)
-    assert len(traffic.prompt) <= MOST_COUNTED

@@ -10,7 +10,6 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.histogram import (
     MOST_TEXT,
     MOST_WEIGHT,
-    ShapeCounts,
     Traffic,
     format_traffic,
     parse_traffic,
@@ -96,21 +95,3 @@ def test_error_message_for_a_long_word_is_cut() -> None:
     with pytest.raises(PlanImpossible) as said:
         parse_traffic(f"prompt 1 1 0 {'9' * 10**6}")
     assert len(str(said.value)) < 500
-
-
-def test_few_shapes_are_counted_exactly() -> None:
-    counts = ShapeCounts(max_shapes=3)
-    for query in (5, 1000, 5, 1001):
-        counts.add(Bucket(1, query, 0))
-    assert counts.weights() == {Bucket(1, 5, 0): 2, Bucket(1, 1000, 0): 1, Bucket(1, 1001, 0): 1}
-
-
-def test_many_shapes_are_counted_under_larger_observed_shapes() -> None:
-    counts = ShapeCounts(max_shapes=100)
-    for query in range(1, 10_001):
-        counts.add(Bucket(1, query, 0))
-    weights = counts.weights()
-    assert len(weights) <= 100
-    assert total_weight(weights) == 10_000
-    assert max(shape.query_len for shape in weights) == 10_000
-    assert sum(shape.query_len * weight for shape, weight in weights.items()) >= sum(range(1, 10_001))

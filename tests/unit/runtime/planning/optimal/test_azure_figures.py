@@ -10,11 +10,12 @@ import pytest
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan, token_cost
+from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 from tests.support.azure_trace import halves, prompts
+from tests.support.token_cost import token_cost
 
 PROMPT = BucketPhase.PROMPT
 COST = token_cost(block_size=128)

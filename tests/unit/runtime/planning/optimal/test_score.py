@@ -3,8 +3,9 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import PlanScore, score_plan, token_cost
+from gaudi_runtime.planning.optimal.cost import PlanScore, score_plan
 from gaudi_runtime.traffic.histogram import Traffic
+from tests.support.token_cost import token_cost
 
 PLAN = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 256, 0)), decode=(Bucket(4, 1, 8),))
 COST = token_cost(block_size=128)

@@ -1,22 +1,27 @@
 """Simulated batching: the decode steps of a server with continuous batching for a trace.
 
-See docs/how-to/learn-buckets.md, Traces.
-
 The result is an estimate: a trace contains the arrival times and lengths of requests, but not the batches that a server
 formed. Pace contains the assumptions. Requests are admitted in order of arrival, as soon as a sequence and the KV
 blocks for the whole length are free. The prompt of a request runs alone. Then the request takes part in every decode
 step until its answer is complete.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.traffic.histogram import ShapeCounts, Traffic, Weights
-from gaudi_runtime.traffic.trace import Request
+from gaudi_runtime.traffic.histogram import Traffic, Weights
+
+
+class Request(NamedTuple):
+    """One request of a trace: its arrival in seconds on the trace's clock, its prompt tokens and its answer tokens."""
+
+    arrival: float
+    context_tokens: int
+    generated_tokens: int
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,6 @@ class ServerPace:
 
 DEFAULT_PACE = ServerPace()
 
-MOST_STEPS = 2_000_000
-"""The number of simulated steps after which the batches are known well enough. They take seconds."""
-
-MOST_SIMULATED = 200_000
-"""The number of first requests of a trace whose decode steps are simulated. All prompts are counted."""
-
 
 def is_servable(request: Request, limits: Limits) -> bool:
     """Return True if the prompt fits into one batch and the model length allows at least one token of an answer."""
@@ -46,29 +45,27 @@ def simulate_decode_steps(
     limits: Limits,
     kv_blocks: int,
     pace: ServerPace = DEFAULT_PACE,
-    most_steps: int = MOST_STEPS,
 ) -> Weights:
     """Simulate a server with continuous batching for a trace, and return the weighted decode shapes.
 
     A shape is (batch size, 1, KV blocks of the batch). Its weight is the number of steps with this shape. Requests that
-    exceed the limits or the `kv_blocks` of the device are skipped. The simulation ends after `most_steps` steps.
+    exceed the limits or the `kv_blocks` of the device are skipped.
     """
     # The server does one addition per step instead of one per sequence. The start of a request already determines the
     # steps at which its sequence ends or needs one more block.
-    server = _SimulatedServer(limits, kv_blocks, pace, most_steps)
+    server = _SimulatedServer(limits, kv_blocks, pace)
     for request in requests:
         if is_servable(request, limits):
             server.simulate_arrival(request)
     server.finish()
-    return server.steps.weights()
+    return server.steps
 
 
 class _SimulatedServer:
-    def __init__(self, limits: Limits, kv_blocks: int, pace: ServerPace, most_steps: int) -> None:
-        self.steps = ShapeCounts()
+    def __init__(self, limits: Limits, kv_blocks: int, pace: ServerPace) -> None:
+        self.steps = Counter[Bucket]()
         self._limits = limits
         self._pace = pace
-        self._most_steps = most_steps
         self._free_blocks = kv_blocks
         self._kv_blocks = kv_blocks
         self._now = 0.0
@@ -92,7 +89,7 @@ class _SimulatedServer:
         self._run_steps(until=float("inf"))
 
     def _run_steps(self, until: float) -> None:
-        while (self._batch_size or self._waiting) and self._now < until and self._step_count < self._most_steps:
+        while (self._batch_size or self._waiting) and self._now < until:
             while self._waiting and self._admit():
                 pass
             if self._batch_size:
@@ -130,7 +127,7 @@ class _SimulatedServer:
 
     def _run_decode_step(self) -> None:
         self._used_blocks += self._growth_counts[self._step_count % self._limits.block_size]
-        self.steps.add(Bucket(self._batch_size, 1, self._used_blocks))
+        self.steps[Bucket(self._batch_size, 1, self._used_blocks)] += 1
         self._step_count += 1
         self._now += self._pace.decode_step_seconds
         for max_blocks, grows_at in self._ending_sequences.pop(self._step_count, ()):
@@ -140,29 +137,11 @@ class _SimulatedServer:
             self._growth_counts[grows_at] -= 1
 
 
-def read_traffic_of_trace(
-    requests: Iterable[Request],
-    limits: Limits,
-    kv_blocks: int,
-    pace: ServerPace = DEFAULT_PACE,
-    most_simulated: int = MOST_SIMULATED,
-) -> Traffic:
-    """Convert the requests of a trace to Traffic in one pass: its prompts, and simulated decode steps.
+def read_traffic_of_trace(requests: Sequence[Request], limits: Limits, kv_blocks: int) -> Traffic:
+    """Convert the requests of a trace to Traffic: its prompts, and simulated decode steps.
 
-    The memory depends on the number of distinct shapes (up to MOST_COUNTED), not on the number of requests. See
-    docs/how-to/learn-buckets.md, Traces.
+    Each prompt is counted as a batch of one without context, because a trace contains neither batches nor shared
+    prefixes.
     """
-    prompts = ShapeCounts()
-
-    def count_prompts() -> Iterator[Request]:
-        for request in requests:
-            # Each prompt is counted as a batch of one without context, because a trace contains neither batches nor
-            # shared prefixes.
-            prompts.add(Bucket(1, request.context_tokens, 0))
-            yield request
-
-    counted_requests = count_prompts()
-    decode_weights = simulate_decode_steps(islice(counted_requests, most_simulated), limits, kv_blocks, pace)
-    for _ in counted_requests:
-        pass
-    return Traffic(prompts.weights(), decode_weights)
+    prompts = Counter(Bucket(1, request.context_tokens, 0) for request in requests)
+    return Traffic(prompts, simulate_decode_steps(requests, limits, kv_blocks))

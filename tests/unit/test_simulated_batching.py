@@ -6,15 +6,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace
-from gaudi_runtime.traffic.batching import (
-    MOST_SIMULATED,
-    MOST_STEPS,
-    ServerPace,
-    read_traffic_of_trace,
-    simulate_decode_steps,
-)
 from gaudi_runtime.traffic.histogram import Weights
-from gaudi_runtime.traffic.trace import Request
+from tests.support.simulated_batching import Request, ServerPace, simulate_decode_steps
 
 LIMITS = Limits(max_model_len=64, max_num_seqs=2, max_num_batched_tokens=64, block_size=4)
 AT_ONCE = ServerPace(prompt_tokens_per_second=1e12, decode_step_seconds=1.0)
@@ -58,23 +51,6 @@ def test_request_longer_than_the_model_is_skipped() -> None:
 
 def test_answer_ends_at_the_model_length() -> None:
     assert sum(steps(Request(0, 60, 1000)).values()) == 3
-
-
-def test_simulation_ends_after_its_maximum_of_steps() -> None:
-    requests = [Request(0, 4, 50), Request(100, 4, 50)]
-    found = simulate_decode_steps(requests, LIMITS, 100, AT_ONCE, most_steps=60)
-    assert sum(found.values()) == 60
-
-
-def test_decode_steps_are_simulated_only_for_the_first_requests() -> None:
-    requests = [Request(0, 4, 3), Request(100, 8, 3), Request(200, 12, 3)]
-    found = read_traffic_of_trace(requests, LIMITS, 100, AT_ONCE, most_simulated=1)
-    assert found.decode == steps(requests[0])
-    assert found.prompt == {Bucket(1, context, 0): 1 for context in (4, 8, 12)}
-
-
-def test_simulation_covers_200_000_requests_and_2_000_000_steps() -> None:
-    assert (MOST_SIMULATED, MOST_STEPS) == (200_000, 2_000_000)
 
 
 REQUESTS = st.lists(st.builds(Request, st.floats(0, 30), st.integers(1, 70), st.integers(0, 70)), max_size=25)
