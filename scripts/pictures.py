@@ -1,9 +1,9 @@
 """Makes docs/pictures: the output of commands and the warm-up page for a small fleet on a real cluster.
 
-`make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies FLEET, and waits until
-each model is in its state. The engine is the simulation, with compile times, graphs and memory of the described card
-and model. Cluster, operator, pods, gates, traffic and output are real. Commands run in a terminal of a fixed size, and
-their output is converted to SVG. Chromium takes the picture of the page.
+`make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies two models, and waits
+until each is in its state. The engine is the simulation, with compile times, graphs and memory of the described card
+and model. Cluster, operator, pods, gates and output are real. The command runs in a terminal of a fixed size, and its
+output is converted to SVG. Chromium takes the picture of the page.
 """
 
 import json
@@ -17,8 +17,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from fcntl import ioctl
 from io import StringIO
 from pathlib import Path
@@ -29,7 +28,6 @@ from rich.text import Text
 
 from demo import install
 from demo.install import Installation
-from demo.load import Traffic
 from demo.plan import merge
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
@@ -43,6 +41,8 @@ FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 CHROMIUM = {"chromium": "/usr/bin/chromium"}
 PERIOD_SECONDS = 0.5
 WAIT_SECONDS = 300.0
+COLUMNS = 100
+"""The width of the terminal in characters."""
 
 Manifest = dict[str, Any]
 
@@ -76,23 +76,8 @@ DESCRIBED: Manifest = {
 }
 """Llama 3.1 8B on one Gaudi 2, as in examples/reference-llama-3.1-8b-gaudi2-sim.yaml."""
 
-FLEET: dict[str, Manifest] = {
-    # Serves under load. Sometimes a request has a shape without a graph.
-    "chat": {"engine": {"simulation": {"recompileEvery": "150", "tokensPerSecond": "20"}}},
-    # Serves, and is upgraded below to a revision that warms up at half the speed of the card.
-    "code": {"engine": {"simulation": {"tokensPerSecond": "20"}}},
-    # Serves, and is upgraded below to a revision whose graphs do not fit, because each compile loses memory.
-    "search": {},
-    # Requests more cards than are free.
-    "vision": {
-        "accelerator": {"generation": "gaudi2", "deviceMemory": None},
-        "parallelism": {"tensor": 8},
-        "server": {"image": install.RUNTIME_IMAGE},
-        "rollout": {"progressDeadlineSeconds": 30},
-    },
-}
 SLOW = {"engine": {"simulation": {"timeScale": "2"}}}
-LEAKS = {"engine": {"simulation": {"leakBytesPerBucket": str(2**28)}}}
+"""A revision that warms up at half the speed of the card."""
 
 
 def manifest(name: str, spec: Manifest) -> str:
@@ -141,28 +126,16 @@ def has_warmed_up(min_percent: int) -> Callable[[Manifest], bool]:
     return lambda status: status.get("warmup", {}).get("percent", 0) >= min_percent
 
 
-@contextmanager
-def fleet(installed: Installation) -> Iterator[Fleet]:
-    """Yield the fleet after all models are in their states, with traffic for one of them."""
+def start_models(installed: Installation) -> None:
+    """Return during the upgrade of model `code` and the first warm-up of model `summary`."""
     installed.create_namespace(NAMESPACE)
     models = Fleet(installed)
     models.kubectl("delete", "gi", "--all", "--wait=true")
-    for name, spec in FLEET.items():
-        models.apply(name, spec)
-    for name in ("chat", "code", "search"):
-        models.wait_until(name, "Serving", has_phase("Serving"))
-    traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
-    traffic.start("chat", "llama", workers=6, max_tokens=24)
-    models.apply("search", merge(FLEET["search"], LEAKS))
-    models.wait_until("search", "RolledBack", has_phase("RolledBack"))
-    models.wait_until("vision", "Stalled", has_phase("Stalled"))
-    models.apply("code", merge(FLEET["code"], SLOW))
+    models.apply("code", {})
+    models.wait_until("code", "Serving", has_phase("Serving"))
+    models.apply("code", SLOW)
     models.apply("summary", SLOW)
     models.wait_until("code", "half warm", has_warmed_up(50))
-    try:
-        yield models
-    finally:
-        traffic.stop()
 
 
 def run_command(arguments: tuple[str, ...], columns: int, environment: dict[str, str]) -> str:
@@ -200,11 +173,6 @@ def svg(arguments: tuple[str, ...], output: str, columns: int) -> str:
     return re.sub(r"[ \t]+\n", "\n", picture)
 
 
-PICTURES = {
-    "status": (("gaudi", "status", "code"), 100),
-}
-
-
 def capture_page(name: str, environment: dict[str, str], target: Path) -> None:
     """Let Chromium take a picture of the warm-up page of a pod of the model `name`."""
     require(CHROMIUM)
@@ -239,12 +207,12 @@ def user_environment(installed: Installation, folder: Path) -> dict[str, str]:
 def main() -> None:
     """Make all pictures again, and remove the cluster that was started for them."""
     installed = install.ensure_installation(CLUSTER)
-    with tempfile.TemporaryDirectory() as folder, fleet(installed):
+    start_models(installed)
+    with tempfile.TemporaryDirectory() as folder:
         environment = user_environment(installed, Path(folder))
-        for name, (arguments, columns) in PICTURES.items():
-            (FOLDER / f"{name}.svg").write_text(svg(arguments, run_command(arguments, columns, environment), columns))
-            if name == "status":
-                capture_page("summary", environment, FOLDER / "warmup-page.png")
+        status = ("gaudi", "status", "code")
+        (FOLDER / "status.svg").write_text(svg(status, run_command(status, COLUMNS, environment), COLUMNS))
+        capture_page("summary", environment, FOLDER / "warmup-page.png")
     remove_cluster(CLUSTER)
 
 
