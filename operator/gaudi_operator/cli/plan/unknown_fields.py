@@ -4,10 +4,13 @@ The API server refuses unknown fields, but the Pydantic models ignore them.
 """
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 from gaudi_operator.api.schema import Schema
+from gaudi_runtime.contract.text import safe_excerpt
 
+LEAST_SIMILARITY = 0.8
+"""The ratio of equal characters (0 to 1) from which the name of a field is similar."""
 _ALIASES = {
     "args": "spec.engine.extraArgs",
     "cards": "spec.parallelism.tensor",
@@ -42,19 +45,24 @@ def _unknown_fields(node: Schema, value: object, path: str) -> Iterator[tuple[st
             if name in fields:
                 yield from _unknown_fields(fields[name], child, f"{path}.{name}")
             elif fields:
-                yield path, str(name), fields
+                yield path, safe_excerpt(str(name)), fields
 
 
 def _find_meant_field(schema: Schema, name: str, siblings: Schema, parent_path: str) -> str | None:
-    """Return the path of the field that `name` probably means; None if no field is similar.
+    """Return the path of the field that `name` probably means; None if no field has a similar name.
 
-    An alias comes first, then the field with the same name that is nearest to the root, then a similar name next to the
-    unknown field.
+    An alias comes first. Among fields with equally similar names, fields next to the unknown field come first, then the
+    fields that are nearest to the root.
     """
-    same_name_paths = [path for path in _field_paths(schema, "spec") if path.rpartition(".")[2] == name]
-    similar_paths = [f"{parent_path}.{similar_name}" for similar_name in get_close_matches(name, siblings, n=1)]
-    nearest_first = sorted(same_name_paths, key=lambda path: path.count("."))
-    return next(iter([_ALIASES[name]] if name in _ALIASES else [*nearest_first, *similar_paths]), None)
+    if name in _ALIASES:
+        return _ALIASES[name]
+
+    def similarity(path: str) -> float:
+        return SequenceMatcher(None, name.lower(), path.rpartition(".")[2].lower()).ratio()
+
+    nearest_first = sorted(_field_paths(schema, "spec"), key=lambda path: path.count("."))
+    path = max((*(f"{parent_path}.{sibling}" for sibling in siblings), *nearest_first), key=similarity)
+    return path if similarity(path) >= LEAST_SIMILARITY else None
 
 
 def _field_paths(node: Schema, path: str) -> Iterator[str]:

@@ -123,6 +123,7 @@ LONG_INPUTS: dict[str, dict[str, Any]] = {
 
 def test_refusal_of_long_input_is_short() -> None:
     said = {name: refusal(merged(LINEAR, change)) for name, change in LONG_INPUTS.items()}
+    said["field of a resource"] = refusal(merged(INFERENCE, {"spec": {LONG: 1}}))
     assert {name: text for name, text in said.items() if len(text) >= 300} == {}
 
 

@@ -28,6 +28,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"engine": {"env": [{"name": "A", "value": "1", "vale": "2"}]}},
         "did you mean spec.engine.env[0].value?",
     ),
+    "spec.maxModelLength": ({"maxModelLength": 1024}, "did you mean spec.model.maxModelLen?"),
+    "spec.maxReplica": ({"maxReplica": 2}, "did you mean spec.autoscaling.maxReplicas?"),
+    "spec.nodeselector": ({"nodeselector": {}}, "did you mean spec.pod.nodeSelector?"),
     "spec.xyz": ({"xyz": 1}, LIST),
 }
 """The path of a mistyped field, the change of a spec that has it, and the direction."""
