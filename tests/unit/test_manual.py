@@ -14,7 +14,7 @@ from gaudi_operator.api.v1alpha1.status import RevisionPhase
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
 from gaudi_operator.core.status import conditions, status
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.errors import RuntimeStartError, TraceUnreadable
+from gaudi_runtime.errors import RuntimeStartError
 
 DOCS = Path(__file__).parents[2] / "docs"
 CONCEPTS = (DOCS / "start" / "concepts.md").read_text()
@@ -31,9 +31,8 @@ def rows(page: str) -> set[str]:
 def reasons_of_runtimes(above: type[RuntimeStartError] = RuntimeStartError) -> Iterator[str]:
     """Return the reasons of all errors that a report may have."""
     for error in above.__subclasses__():
-        if error is not TraceUnreadable:  # only gaudi-plan reads traces
-            yield getattr(error, "reason", "StartFailed")
-            yield from reasons_of_runtimes(error)
+        yield getattr(error, "reason", "StartFailed")
+        yield from reasons_of_runtimes(error)
 
 
 SECTION = CONDITIONS.partition("## Stalled: ")[2].partition("\n## ")[0]
