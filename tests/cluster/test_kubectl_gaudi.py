@@ -79,7 +79,8 @@ async def test_rollout_commands_pause_resume_fail_and_retry_with_force(
     assert " 100 % " in led.out
     assert led.out.splitlines()[1].startswith("Serving: ")
     alone = await gaudi("status", "tiny", "--lease", f"{api.namespace}/missing")
-    assert alone.out.splitlines()[1].startswith("NoLeader: No operator leads: the Lease does not exist. ")
+    no_leader = f"NoLeader: No operator leads: the Lease {api.namespace}/missing does not exist "
+    assert alone.out.splitlines()[1].startswith(no_leader)
     learned = await gaudi("plan", "learn", "tiny")
     optimal = yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]
     assert "prompt 1 107 0 7" in optimal["traffic"]

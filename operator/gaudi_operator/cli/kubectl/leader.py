@@ -16,19 +16,19 @@ CLOCK_SKEW = timedelta(seconds=60)
 
 
 def why_no_leader(lease: Mapping[str, Any] | None, now: datetime) -> str | None:
-    """Return the reason why no operator leads, as a clause; None if the holder of the Lease leads.
+    """Return what is wrong with a Lease by which no operator leads, as a predicate; None if its holder leads.
 
     `lease` is None if the Lease does not exist.
     """
     if lease is None:
-        return "the Lease does not exist"
+        return "does not exist (--lease selects another one)"
     spec = lease.get("spec") or {}
     renewed_at = parse_timestamp(spec.get("renewTime"))
     if not spec.get("holderIdentity") or renewed_at is None:
-        return "the Lease has no holder"
+        return "has no holder"
     age = now - renewed_at
     if age > timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + CLOCK_SKEW:
-        return f"the Lease was last renewed {plural(age // timedelta(minutes=1), 'minute')} ago"
+        return f"was last renewed {plural(age // timedelta(minutes=1), 'minute')} ago"
     return None
 
 

@@ -116,8 +116,8 @@ def add_leader(explanation: Explanation, no_leader_reason: str | None, lease: st
     return replace(
         explanation,
         reason=NO_LEADER,
-        sentence=f"No operator leads: {no_leader_reason}. Ready pods keep serving, but no gate opens and no rollout "
-        f"continues. The last status was {explanation.reason}: {explanation.sentence}",
+        sentence=f"No operator leads: the Lease {lease} {no_leader_reason}. Ready pods keep serving, but no gate opens "
+        f"and no rollout continues. The last status was {explanation.reason}: {explanation.sentence}",
         next=(f"kubectl get lease,pods -n {namespace}", log),
     )
 

@@ -18,10 +18,10 @@ def lease(holder: str, seconds: int) -> Object:
 LEASES: dict[str, tuple[Any, str | None]] = {
     "held": (lease("operator-a", 5), None),
     "held, clocks differ": (lease("operator-a", 70), None),
-    "expired": (lease("operator-a", 3 * 3600), "the Lease was last renewed 180 minutes ago"),
-    "released": (lease("", 5), "the Lease has no holder"),
-    "empty": ({}, "the Lease has no holder"),
-    "missing": (None, "the Lease does not exist"),
+    "expired": (lease("operator-a", 3 * 3600), "was last renewed 180 minutes ago"),
+    "released": (lease("", 5), "has no holder"),
+    "empty": ({}, "has no holder"),
+    "missing": (None, "does not exist (--lease selects another one)"),
 }
 
 

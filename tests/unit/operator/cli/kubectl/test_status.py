@@ -76,11 +76,11 @@ def test_ready_resource_shows_no_minutes_without_change() -> None:
 
 
 def test_missing_leader_comes_before_the_last_status() -> None:
-    found = add_leader(explain(shown(WARMS)), "the Lease has no holder", "ops/gaudi")
+    found = add_leader(explain(shown(WARMS)), "has no holder", "ops/gaudi")
     assert (found.ready, found.reason) == (False, "NoLeader")
     assert found.sentence == (
-        "No operator leads: the Lease has no holder. Ready pods keep serving, but no gate opens and no rollout "
-        "continues. The last status was WarmingUp: 1 of 2 replicas serve; 1 warms up."
+        "No operator leads: the Lease ops/gaudi has no holder. Ready pods keep serving, but no gate opens and no "
+        "rollout continues. The last status was WarmingUp: 1 of 2 replicas serve; 1 warms up."
     )
     assert found.next == (
         "kubectl get lease,pods -n ops",
