@@ -34,7 +34,6 @@ from gaudi_operator.shell.watching.list_watch import (
     ListWatch,
     Seen,
 )
-from gaudi_operator.shell.watching.trimmed_objects import trim_object
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
@@ -156,7 +155,7 @@ class ListResponse(aiohttp.ClientResponse):
 
     _list_without_items: Mapping[str, Any] | None = None
 
-    async def read_list(self, convert: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
+    async def read_list(self, convert: Callable[[Manifest], Any]) -> Mapping[str, Any]:
         """Return the list with each object replaced by the result of `convert`. Later readers get no objects."""
         full_list = await ListReader(self.content.iter_chunked(CHUNK_BYTES), convert).read()
         self._list_without_items = {**full_list, "items": []}
@@ -225,11 +224,14 @@ class WatchSession:
     async def _process_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
         """Process a list. The response contains all objects, because kopf does not request pages."""
         type_meta = {"apiVersion": kind.api_version, "kind": kind.kind}
-        full_list = await response.read_list(lambda manifest: trim_object(kind, {**type_meta, **manifest}))
-        objects = full_list.get("items") or ()
-        for manifest in objects:
-            self.on_change(manifest)
-        uids = [manifest["metadata"]["uid"] for manifest in objects]
+
+        def store_object(manifest: Manifest) -> str:
+            self.on_change({**type_meta, **manifest})
+            return str(manifest["metadata"]["uid"])
+
+        # Store each object before the next one is read, because the memory for all objects is limited.
+        full_list = await response.read_list(store_object)
+        uids = full_list.get("items") or []
         self.on_list_end(kind, namespace, uids, int(full_list["metadata"]["resourceVersion"]))
         self._listed_namespaces.add(namespace)
         if self._listed_namespaces.issuperset(self.namespaces or (None,)):

@@ -51,6 +51,13 @@ async def test_list_is_stored_and_handed_on_without_objects() -> None:
     assert taken == [({"apiVersion": "v1", "kind": "Pod", "metadata": {"uid": "p"}},), (POD, None, ["p"], 7)]
 
 
+async def test_listed_object_is_stored_before_the_next_is_read() -> None:
+    watching, taken = listening()
+    with pytest.raises(TypeError):
+        await answered(watching, {"metadata": {}, "items": [{"metadata": {"uid": "p"}}, "not an object"]})
+    assert taken == [({"apiVersion": "v1", "kind": "Pod", "metadata": {"uid": "p"}},)]
+
+
 async def test_refused_list_is_not_stored_and_marks_its_kind() -> None:
     watching, taken = listening()
     assert await answered(watching, {"message": "forbidden"}, status=403) == {"message": "forbidden"}
