@@ -20,6 +20,7 @@ from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.reconciling.refusals import subject_of
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.trimmed_objects import decode_templates
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.events import Publisher
 from gaudi_runtime.errors import Problem
@@ -74,7 +75,7 @@ class Reconciler:
             return None
         self.reports.set_polled_pods(key, observed.pods)
         observed, needs_refresh = await self._add_texts_and_labels(key, observed)
-        decision = self.decide(observed)
+        decision = self.decide(decode_templates(observed))
         worker.status_held_since = decision.status_held_since
         worker.refusals.keep_only(decision.actions)
         refusal = await self._write_gates(key, decision.actions, worker)

@@ -38,7 +38,7 @@ from gaudi_operator.shell.kinds import (
     kind_of,
 )
 from gaudi_operator.shell.watching.memory_shares import MemoryShares, memory_weight
-from gaudi_operator.shell.watching.trimmed_objects import equal_except_version, trim_object
+from gaudi_operator.shell.watching.trimmed_objects import encode_templates, equal_except_version, trim_object
 
 log = logging.getLogger(__name__)
 
@@ -119,11 +119,12 @@ class Store:
             self._holder(key, trimmed), kind, uid, memory_weight(trimmed)
         ):
             return self._drop(kind, uid)
-        self._objects_by_key[key][kind, uid] = trimmed
+        kept = encode_templates(kind, trimmed)
+        self._objects_by_key[key][kind, uid] = kept
         self._keys[kind, uid] = key
         if kind is RESOURCE and not stored:
             self._reassign_shares(key)
-        return None if previous_key == key and stored and equal_except_version(stored, trimmed) else key
+        return None if previous_key == key and stored and equal_except_version(stored, kept) else key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
         """Remove a deleted object, and ignore its older versions from now on. Returns the resource to wake."""
@@ -223,7 +224,10 @@ class Store:
     def observe(
         self, key: Key, reports: Mapping[str, PodReport], now: datetime, status_written_at: datetime | None = None
     ) -> Observed | None:
-        """Return the snapshot of a resource with the objects that it owns; None if the resource does not exist."""
+        """Return the snapshot of a resource with the objects that it owns; None if the resource does not exist.
+
+        Templates are encoded, as in the store. decode_templates() decodes them.
+        """
         resource = self.resource(key)
         if resource is None:
             return None

@@ -1,7 +1,6 @@
 """Trimming keeps the fields of an object that the operator reads, and stores equal texts once."""
 
 import json
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -11,18 +10,27 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.children.desired import with_hashed_texts
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION, PLAN_HASH_ANNOTATION
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
+    LEADER_WORKER_SET,
     POD,
     REPLICA_SET,
     RESOURCE,
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.trimmed_objects import SharedParts, equal_except_version, read_trimmed, trim_object
+from gaudi_operator.shell.watching.memory_shares import memory_weight
+from gaudi_operator.shell.watching.trimmed_objects import (
+    decode_templates,
+    encode_templates,
+    equal_except_version,
+    read_trimmed,
+    trim_object,
+)
 from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
@@ -78,70 +86,41 @@ def test_equal_texts_are_kept_once() -> None:
     assert next(iter(one["status"])) is next(iter(other["status"]))
 
 
-def test_equal_parts_of_templates_are_kept_once() -> None:
-    probe = {"containers": [{"livenessProbe": {"periodSeconds": 10, "httpGet": {"port": "status"}}}]}
-    one, other = (
-        trim_object(kind, read(kind, **{field: {"template": {"name": field, **probe}}}))
-        for kind, field in ((REPLICA_SET, "spec"), (CONTROLLER_REVISION, "data"))
+def test_texts_are_forgotten_after_ten_thousand_others() -> None:
+    first, *_, last = (
+        trim_object(POD, read(POD, status={"podIP": "10.0.0.1", "others": [f"{count} {n}" for n in range(count)]}))
+        for count in (1, 10_000, 1)
     )
-    assert one["spec"]["template"]["containers"] is other["data"]["template"]["containers"]
-    assert one["spec"]["template"]["name"] == "spec"
-    assert other["data"]["template"]["name"] == "data"
+    assert first["status"]["podIP"] == last["status"]["podIP"]
+    assert first["status"]["podIP"] is not last["status"]["podIP"]
 
 
-@given(JSON, JSON)
-def test_trimmed_template_equals_the_original(one: Any, other: Any) -> None:
-    for value in (one, other, one):
-        kept = trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
-        assert json.dumps(kept["data"]) == json.dumps(value)
+def test_long_texts_are_not_kept_after_their_object() -> None:
+    one, other = (trim_object(POD, read(POD, status={"message": "x" * 300})) for _ in range(2))
+    assert one["status"]["message"] is not other["status"]["message"]
 
 
-def test_number_of_shared_parts_is_limited() -> None:
-    parts = SharedParts(2, 2**20)
-    first, second = parts.deduplicate(["a"], 40), parts.deduplicate(["b"], 40)
-    assert parts.deduplicate(["a"], 40) is first
-    third = parts.deduplicate(["c"], 40)
-    assert parts.deduplicate(["c"], 40) is third
-    assert parts.deduplicate(["b"], 40) is not second
+@given(JSON)
+def test_decoded_template_equals_the_original(value: Any) -> None:
+    kept = encode_templates(
+        CONTROLLER_REVISION, trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
+    )
+    (revision,) = decode_templates(Observed({}, revisions=(kept,))).revisions
+    assert json.dumps(revision["data"]) == json.dumps(value)
 
 
-@pytest.mark.parametrize(
-    ("part", "three_fit"),
-    [
-        (lambda name: [name * 1000], 4000),
-        (lambda name: {"a": name * 1000}, 5000),
-        (lambda name: [name, *range(125)], 7500),
-    ],
-)
-def test_bytes_of_shared_parts_are_limited(part: Callable[[str], Any], three_fit: int) -> None:
-    parts = SharedParts(100, three_fit)
-
-    def keep(names: str) -> list[Any]:
-        return [parts.deduplicate(part(name), 40) for name in names]
-
-    def same(some: list[Any], others: list[Any]) -> bool:
-        return [id(each) for each in some] == [id(each) for each in others]
-
-    first = keep("abc")
-    assert same(keep("abc"), first)
-    # The fourth part exceeds the size limit, so the cache drops the first three parts. Three more parts then fit into
-    # the cache.
-    second = keep("defg")
-    assert same(keep("defg"), second)
-    keep("h")
-    assert not same(keep("d"), second[:1])
-    assert not same(keep("a"), first[:1])
+def test_decision_gets_the_decoded_spec_of_a_workload() -> None:
+    kinds = REPLICA_SET, LEADER_WORKER_SET
+    sets, groups = ((encode_templates(kind, trim_object(kind, read(kind, spec={"replicas": 2}))),) for kind in kinds)
+    decoded = decode_templates(Observed({}, replica_sets=sets, leader_worker_sets=groups))
+    assert [workload["spec"] for workload in decoded.workloads] == [{"replicas": 2}] * 2
 
 
-def test_equal_parts_of_two_specs_are_kept_once() -> None:
-    one, other = (trim_object(RESOURCE, read(RESOURCE, spec={"limits": {"maxModelLen": 4096}})) for _ in range(2))
-    assert one["spec"]["limits"] is other["spec"]["limits"]
-
-
-def test_numbers_and_booleans_are_different_parts() -> None:
-    parts = SharedParts(100, 2**20)
-    kept = [parts.deduplicate(value, 40) for value in ([1], [True], [0], [False], [None])]
-    assert json.dumps(kept) == "[[1], [true], [0], [false], [null]]"
+@pytest.mark.parametrize("nested_value", [{}, [], {"a": []}])
+def test_stored_template_takes_less_than_its_json(nested_value: Any) -> None:
+    data = {"x": [{f"{number:x}": nested_value} for number in range(5000)]}
+    kept = encode_templates(CONTROLLER_REVISION, trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=data)))
+    assert memory_weight(kept) < len(json.dumps(data))
 
 
 def nested(value: Any, levels: int, kind: type) -> Any:
@@ -152,7 +131,7 @@ def nested(value: Any, levels: int, kind: type) -> Any:
 
 @pytest.mark.parametrize("kind", [list, dict])
 @pytest.mark.parametrize("field", ["spec", "status"])
-def test_too_deeply_nested_value_is_not_shared(field: str, kind: type) -> None:
+def test_too_deeply_nested_value_is_not_copied(field: str, kind: type) -> None:
     deep = nested("end", 800, kind)
     assert trim_object(RESOURCE, {"kind": "", "metadata": {}, field: deep})[field] == deep
 
