@@ -37,7 +37,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.memory_shares import MemoryShares, memory_weight
+from gaudi_operator.shell.watching.memory_shares import MemoryShares, Weight, memory_weight
 from gaudi_operator.shell.watching.trimmed_objects import encode_templates, equal_except_version, trim_object
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,6 @@ class Key(NamedTuple):
 
 CLASSES = Key("", "")
 """The key of classes, which apply to all resources."""
-
-
-_UNLIMITED = frozenset({RESOURCE, CLASS})
-"""Kinds without a memory share, because the schema limits their size and only users of the operator create them."""
 
 
 def key_of(manifest: Manifest) -> Key | None:
@@ -115,11 +111,11 @@ class Store:
         # If the object's label now names another resource, remove the object from the previous resource.
         if previous_key not in (None, key):
             self._drop(kind, uid)
-        if kind not in _UNLIMITED and not self._shares.reserve(
-            self._holder(key, trimmed), kind, uid, memory_weight(trimmed)
-        ):
+        kept, decoded_weight = encode_templates(kind, trimmed), memory_weight(trimmed)
+        weight = Weight(decoded_weight, decoded_weight if kept is trimmed else memory_weight(kept))
+        # Only administrators create classes, so classes have no share.
+        if kind is not CLASS and not self._shares.reserve(*self._share(key, kept), kind, uid, weight):
             return self._drop(kind, uid)
-        kept = encode_templates(kind, trimmed)
         self._objects_by_key[key][kind, uid] = kept
         self._keys[kind, uid] = key
         if kind is RESOURCE and not stored:
@@ -266,22 +262,27 @@ class Store:
             manifest for (object_kind, _), manifest in self._objects_by_key.get(key, {}).items() if object_kind is kind
         ]
 
-    def _holder(self, key: Key, manifest: Manifest) -> Key | None:
-        """Return the holder of the memory share for an object; None if no existing resource owns the object."""
+    def _share(self, key: Key, manifest: Manifest) -> tuple[str, str | None]:
+        """Return the namespace and the name of the GaudiInference whose memory share an object uses.
+
+        The name is None if no existing resource owns the object.
+        """
+        if kind_of(manifest) is RESOURCE:
+            return key
         resource, owner_uid = self.resource(key), _controller(manifest).get("uid")
         if resource is None:
-            return None
+            return key.namespace, None
         # Workloads control pods and StatefulSets, and a retained PVC has no controller. The resource must control all
         # other objects.
         is_owned = kind_of(manifest) in (POD, STATEFUL_SET) or owner_uid in (None, resource["metadata"]["uid"])
-        return key if is_owned else None
+        return key if is_owned else (key.namespace, None)
 
     def _reassign_shares(self, key: Key) -> None:
         """Move the objects of a resource to other memory shares after the resource was created or deleted."""
         for (kind, uid), manifest in tuple(self._objects_by_key.get(key, {}).items()):
-            if kind in _UNLIMITED:
+            if kind is RESOURCE:
                 continue
-            if not self._shares.reserve(self._holder(key, manifest), kind, uid, self._shares.weight_of(kind, uid)):
+            if not self._shares.reserve(*self._share(key, manifest), kind, uid, self._shares.weight_of(kind, uid)):
                 self._drop(kind, uid)
 
     def _drop(self, kind: Kind, uid: str) -> Key | None:

@@ -6,47 +6,133 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, SERVICE
+from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, SERVICE, Kind, kind_of
 from gaudi_operator.shell.watching.incoming import reduce_foreign
-from gaudi_operator.shell.watching.memory_shares import OBJECT_BYTES, PODS_BYTES, SHARE_BYTES, MemoryShares
+from gaudi_operator.shell.watching.memory_shares import (
+    ALL_BYTES,
+    NAMESPACE_BYTES,
+    OBJECT_BYTES,
+    PODS_BYTES,
+    RESOURCE_BYTES,
+    SHARE_BYTES,
+    MemoryShares,
+    Weight,
+    memory_weight,
+)
 from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.trimmed_objects import encode_templates, trim_object
+from tests.unit.operator.core.stories import served
 from tests.unit.operator.shell.watching.test_incoming import owner, some
 from tests.unit.operator.shell.watching.test_store import NOW, manifest, store_of
 
 KEY = Key("ns", "tiny")
 
 
-def ignored(share: str, kind: str) -> str:
+OTHER, THIRD = "other", "third"
+
+
+def reserve(
+    shares: MemoryShares, kind: Kind, uid: str, weight: int, namespace: str = "ns", stored: int | None = None
+) -> bool:
+    """Count an object whose stored weight is `weight`, unless `stored` is another one."""
+    return shares.reserve(namespace, "tiny", kind, uid, Weight(weight, weight if stored is None else stored))
+
+
+def full(objects: str, mebibytes: int, ignored: str) -> str:
+    """Return the log line about an object that does not fit into a share."""
     return (
-        f"The objects with the label of GaudiInference {KEY} take more than {share} MiB of memory, so the operator "
-        f"ignores a {kind}. Delete objects that have this label but were not created by the operator."
+        f"The {objects} take more than {mebibytes} MiB of memory, so the operator ignores {ignored}. Delete objects "
+        "that the operator did not create, or make them smaller."
     )
 
 
 def test_full_share_is_logged_once_until_it_is_empty(caplog: pytest.LogCaptureFixture) -> None:
-    shares = MemoryShares()
-    assert shares.reserve(KEY, SERVICE, "a", SHARE_BYTES)
-    assert not shares.reserve(KEY, SERVICE, "b", 1)
-    assert not shares.reserve(KEY, CONFIG_MAP, "c", 1)
-    assert caplog.messages == [ignored("16", "Service")]
+    shares, objects = MemoryShares(), "objects with the label of GaudiInference ns/tiny"
+    assert reserve(shares, SERVICE, "a", SHARE_BYTES)
+    assert not reserve(shares, SERVICE, "b", 1)
+    assert not reserve(shares, CONFIG_MAP, "c", 1)
+    assert caplog.messages == [full(objects, 16, "a Service")]
     shares.release(SERVICE, "a")
-    assert shares.reserve(KEY, SERVICE, "a", SHARE_BYTES)
-    assert not shares.reserve(KEY, CONFIG_MAP, "b", 1)
-    assert caplog.messages[1:] == [ignored("16", "ConfigMap")]
+    assert reserve(shares, SERVICE, "a", SHARE_BYTES)
+    assert not reserve(shares, CONFIG_MAP, "b", 1)
+    assert caplog.messages[1:] == [full(objects, 16, "a ConfigMap")]
 
 
 def test_pods_have_a_separate_share(caplog: pytest.LogCaptureFixture) -> None:
     shares = MemoryShares()
-    assert shares.reserve(KEY, POD, "a", PODS_BYTES)
-    assert shares.reserve(KEY, SERVICE, "b", SHARE_BYTES)
-    assert not shares.reserve(KEY, POD, "c", 1)
-    assert caplog.messages == [ignored("64", "Pod")]
+    assert reserve(shares, POD, "a", PODS_BYTES)
+    assert reserve(shares, SERVICE, "b", SHARE_BYTES)
+    assert not reserve(shares, POD, "c", 1)
+    assert caplog.messages == [full("pods with the label of GaudiInference ns/tiny", 64, "a Pod")]
 
 
 def test_uncounted_object_does_not_free_memory() -> None:
     shares = MemoryShares()
     shares.release(SERVICE, "unknown")
-    assert not shares.reserve(None, SERVICE, "a", SHARE_BYTES + 1)
+    assert not reserve(shares, SERVICE, "a", SHARE_BYTES + 1)
+
+
+def test_objects_of_a_full_namespace_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    shares = MemoryShares()
+    assert reserve(shares, POD, "a", 1, stored=NAMESPACE_BYTES)
+    assert not reserve(shares, SERVICE, "b", 1)
+    assert caplog.messages == [full("objects of namespace ns", 112, "a Service")]
+
+
+def test_full_namespace_leaves_as_much_memory_to_others() -> None:
+    shares = MemoryShares()
+    assert reserve(shares, POD, "a", 1, stored=NAMESPACE_BYTES)
+    assert reserve(shares, POD, "b", 1, OTHER, stored=NAMESPACE_BYTES)
+
+
+def test_objects_of_all_namespaces_have_a_common_limit(caplog: pytest.LogCaptureFixture) -> None:
+    shares = MemoryShares()
+    for namespace in ("ns", OTHER):
+        assert reserve(shares, POD, namespace, 1, namespace, stored=ALL_BYTES // 2)
+    assert not reserve(shares, SERVICE, "b", 1, THIRD)
+    assert caplog.messages == [full("objects of all namespaces", 224, "a Service")]
+
+
+def test_deleted_objects_free_the_memory_of_all_namespaces() -> None:
+    shares = MemoryShares()
+    for namespace in ("ns", OTHER):
+        assert reserve(shares, POD, namespace, 1, namespace, stored=ALL_BYTES // 2)
+    shares.release(POD, OTHER)
+    assert reserve(shares, POD, "b", 1, THIRD, stored=ALL_BYTES // 2)
+
+
+def test_each_ignored_resource_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    shares = MemoryShares()
+    reserve(shares, POD, "a", 1, stored=NAMESPACE_BYTES)
+    for name in ("one", "two"):
+        assert not shares.reserve("ns", name, RESOURCE, name, Weight(1, 1))
+    assert [record.resource for record in caplog.records] == ["ns/one", "ns/two"]  # type: ignore[attr-defined]
+
+
+def test_too_large_resource_is_ignored_with_a_message(caplog: pytest.LogCaptureFixture) -> None:
+    store = store_of(manifest(RESOURCE, "r", 1, spec={"engine": "x" * RESOURCE_BYTES}))
+    assert store.resource(KEY) is None
+    assert caplog.messages == [
+        full(
+            "fields of GaudiInference ns/tiny (r)",
+            1,
+            "GaudiInference ns/tiny until it changes, and its gates stay as they are",
+        )
+    ]
+
+
+def test_resource_of_the_maximum_weight_is_kept() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1, spec={"engine": "x" * (RESOURCE_BYTES - 5000)}))
+    assert store.resource(KEY) is not None
+
+
+def test_thousand_resources_with_ten_pods_each_fit() -> None:
+    cluster = served(replicas=1)
+    children = [encode_templates(kind_of(each), trim_object(kind_of(each), each)) for each in cluster.objects.values()]
+    numbers = {"Pod": 10, "ControllerRevision": 6}
+    weights = (memory_weight(each) * numbers.get(each["kind"], 1) for each in children)
+    weight = sum(weights) + memory_weight(trim_object(RESOURCE, cluster.resource))
+    assert 1000 * weight < ALL_BYTES
 
 
 def test_oversized_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
