@@ -13,6 +13,7 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── RankFailed           a rank could not run a command; the reason comes from the rank
 ├── ApiKeyBlank          the API key that requests must send is blank
 ├── PlanImpossible       no bucket or no KV block fits
+│   └── BucketsMissing   an admissible batch has no bucket
 ├── DeviceUnavailable    the requested device does not exist
 └── PortUnavailable      a port of this instance is in use
 DeviceOutOfMemory        a graph or buffer did not fit; ends the capture of a phase, not the process
@@ -152,6 +153,12 @@ class PlanImpossible(RuntimeStartError):
     def __str__(self) -> str:
         message = str(self.args[0])
         return f"{self.source}: {message}" if self.source else message
+
+
+class BucketsMissing(PlanImpossible):
+    """The runtime error that an admissible batch has no bucket, although the spec allows no gaps."""
+
+    reason = "BucketsMissing"
 
 
 class DeviceUnavailable(RuntimeStartError):

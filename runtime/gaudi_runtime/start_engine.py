@@ -1,6 +1,7 @@
 """The start of an engine, step by step: fetch, load, profile, split memory, allocate, plan, warm up."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.learning.advisor import make_comparison_input
 from gaudi_runtime.learning.comparison import ComparisonInput
 from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, limit_kv_cache, split_memory
+from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
 from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import plan_of_device
 from gaudi_runtime.process.host_memory import log_stage_cost
@@ -67,6 +69,7 @@ def start_engine(
         raise_if_stopped(stop)
         board.restart_stall_clock()
 
+    check_before_fetch(config, os.environ)
     config = fetch_model(config, board, stop)
     board.update(phase=Phase.LOADING)
     engine = make(config)
@@ -79,8 +82,10 @@ def start_engine(
     with log_stage_cost("Splitting the memory", clock):
         split, blocks = _allocate_memory(config, engine, board)
     record_progress()
-    plan = plan_of_device(config.bucketing, config.limits, blocks)
-    config = config.model_copy(update={"limits": blocks.adjust_limits(config.limits)})
+    plan, limits = plan_of_device(config.bucketing, config.limits, blocks), blocks.adjust_limits(config.limits)
+    capturable = capturable_graphs(plan, config, limits) if engine.captures_graphs else None
+    board.update(gaps=find_gaps(plan, config, blocks), capturable=capturable)
+    config = config.model_copy(update={"limits": limits})
     padding = forecast_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):

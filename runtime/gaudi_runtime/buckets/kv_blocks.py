@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from gaudi_runtime.contract.bucketing import Limits
 
 
+MOST_KV_BLOCKS = 2**31 - 1
+"""The maximum number of KV blocks, because engines number blocks by signed 32-bit integers."""
+
+
+def most_useful_blocks(limits: Limits) -> int:
+    """Return the KV blocks of full sequences in all places of a batch, which is more than any device needs."""
+    return min(MOST_KV_BLOCKS, limits.max_num_seqs * math.ceil(limits.max_model_len / limits.block_size))
+
+
 def most_context_blocks(limits: Limits) -> int:
     """Return the KV blocks of the longest context that a prompt token can have."""
     return math.ceil((limits.max_model_len - 1) / limits.block_size)

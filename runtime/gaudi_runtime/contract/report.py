@@ -164,6 +164,21 @@ class MemorySplit(TolerantModel):
     block_size: Large | None = Field(None, description="Tokens of a KV block in the engine.")
 
 
+class PlanGaps(TolerantModel):
+    """The gaps of the plan in the contract's report: ranges of admissible batches without a bucket, by phase."""
+
+    prompt: Count = 0
+    decode: Count = 0
+    message: Text | None = Field(None, description="The uncovered batches as a clause; none without gaps.")
+
+
+class CapturableGraphs(TolerantModel):
+    """The graphs that no limit in the spec excludes, in the contract's report, known before the first capture."""
+
+    prompt: Count
+    decode: Count
+
+
 class FetchProgress(TolerantModel):
     """The progress of fetching the model in the contract's report (docs/how-to/model-sources.md)."""
 
@@ -319,6 +334,8 @@ class WarmupReport(TolerantModel):
     skipped: Annotated[tuple[SkippedBucket, ...], Field(max_length=MAX_SKIPPED)] = ()
     skipped_total: Count = 0
     memory: MemorySplit | None = None
+    gaps: PlanGaps | None = Field(None, description="With the plan, for the KV blocks in `memory`.")
+    capturable: CapturableGraphs | None = Field(None, description="With the plan, in modes that capture graphs.")
     workspace_bytes: Bytes = Field(
         0, description="Memory that the largest bucket of each phase took when it was executed before the captures."
     )

@@ -11,7 +11,8 @@ from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import PlanImpossible
 
 MAX_ELEMENTS = 10_000
-MAX_FILE_BUCKETS = 250_000
+MAX_FILE_BUCKETS = 10_000
+MAX_LINES = 2000
 MAX_LINE = 4096
 MAX_VALUE = 16_777_216
 
@@ -30,13 +31,16 @@ def read_bucket_file(text: str) -> Iterator[FileBucket]:
     The line stands for all combinations of these values. Raises PlanImpossible with the number and the text of a wrong
     line.
     """
-    bucket_count = 0
+    bucket_count = line_count = 0
     for line_number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].strip()
         if not content:
             continue
         try:
             elements = _parse_line(content)
+            line_count += 1
+            if line_count > MAX_LINES:
+                raise ValueError(f"the file has more than {MAX_LINES} lines with buckets")
             bucket_count += prod(len(element) for element in elements)
             if bucket_count > MAX_FILE_BUCKETS:
                 raise ValueError(f"the file has more than {MAX_FILE_BUCKETS} buckets")

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence, Sized
 from math import prod
+from typing import NoReturn
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan, DroppedBuckets, DropRule
@@ -145,6 +146,14 @@ def check_candidate_count(phase: BucketPhase, *dimensions: Sized) -> None:
         )
 
 
+def refuse_too_many_buckets(phase: BucketPhase) -> NoReturn:
+    """Raise PlanImpossible for a plan with more than MAX_BUCKETS buckets of a phase."""
+    raise PlanImpossible(
+        f"the plan has more than {MAX_BUCKETS} {phase} buckets. Choose larger steps in bucketing.{phase}, or another "
+        "strategy"
+    )
+
+
 class BucketFilter:
     """A filter of one phase, which collects buckets and counts the dropped buckets by rule."""
 
@@ -158,10 +167,7 @@ class BucketFilter:
         """Keep a bucket that broke no rule. Raises PlanImpossible if the plan becomes too large."""
         self._kept_buckets[bucket] = None
         if len(self._kept_buckets) > MAX_BUCKETS:
-            raise PlanImpossible(
-                f"the plan has more than {MAX_BUCKETS} {self._phase} buckets. Choose larger steps "
-                f"in bucketing.{self._phase}, or another strategy"
-            )
+            refuse_too_many_buckets(self._phase)
 
     def drop(self, rule: DropRule, count: int = 1) -> None:
         """Count buckets that broke a rule."""

@@ -182,7 +182,7 @@ def _used_settings(strategy: Strategy, dimension: str, limits: Limits) -> set[st
 
 
 # The most values of a range. More values could never be compiled and would only exhaust the memory.
-MAX_VALUES = 100_000
+MAX_VALUES = 10_000
 
 
 def linear_values(minimum: int, step: int, maximum: int) -> list[int]:

@@ -17,17 +17,12 @@ from gaudi_runtime.errors import PlanImpossible
 def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPolicy, max_buckets: int) -> BucketPlan:
     """Return the plan with additional decode buckets for all steps that verify drafts.
 
-    Without speculative decoding, the plan is unchanged. Raises PlanImpossible for more than `max_buckets` decode
-    buckets, and for strategy `Optimal` with traffic or a budget. Such a plan is not possible, because a histogram has
-    the rows of drafts but not their sequences, and each bucket of the plan adds further buckets.
+    Without speculative decoding, the plan is unchanged. Raises PlanImpossible as check_optimal_drafts() does, and for
+    more than `max_buckets` decode buckets.
     """
     if limits.draft_tokens is None:
         return plan
-    if policy.strategy is Strategy.OPTIMAL and policy.optimal not in (None, OptimalSettings()):
-        raise PlanImpossible(
-            "with speculative decoding, strategy Optimal supports neither traffic nor a budget. Remove this field",
-            "bucketing.optimal",
-        )
+    check_optimal_drafts(policy, limits)
     decode_buckets = {
         *plan.decode,
         *(bucket for seed in plan.decode for bucket in verification_buckets(seed, limits.draft_tokens, limits)),
@@ -38,6 +33,23 @@ def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPol
             "larger steps in bucketing.decode"
         )
     return replace(plan, decode=tuple(sorted(decode_buckets)), seeds=plan.decode)
+
+
+def check_optimal_drafts(policy: BucketPolicy, limits: Limits) -> None:
+    """Raise PlanImpossible for strategy `Optimal` with traffic or a budget together with speculative decoding.
+
+    Such a plan is not possible, because a histogram has the rows of drafts but not their sequences, and each bucket of
+    the plan adds further buckets.
+    """
+    if (
+        limits.draft_tokens is not None
+        and policy.strategy is Strategy.OPTIMAL
+        and policy.optimal not in (None, OptimalSettings())
+    ):
+        raise PlanImpossible(
+            "with speculative decoding, strategy Optimal supports neither traffic nor a budget. Remove this field",
+            "bucketing.optimal",
+        )
 
 
 def verification_buckets(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:

@@ -53,6 +53,7 @@ from gaudi_runtime.errors import (
 from gaudi_runtime.http.openai_api.media import pixel_limit
 from gaudi_runtime.knobs.attention_settings import why_attention_impossible
 from gaudi_runtime.memory_split import DeviceMemorySplit
+from gaudi_runtime.plan_check import most_graph_tokens
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
@@ -317,12 +318,10 @@ class VllmEngine(VllmProcesses):
     def _why_above_limit(self, phase: BucketPhase, bucket: Bucket) -> str | None:
         """Return why the plugin captures no graph of a prompt with so many tokens; None within the limit."""
         limits = self._memory.split_and_blocks()[1].adjust_limits(self._config.limits)
-        configured = self._config.warmup.max_graph_tokens
-        max_tokens = configured or limits.max_num_batched_tokens
-        tokens = bucket_weight(phase, bucket, limits.block_size)
-        if phase is BucketPhase.DECODE or tokens <= max_tokens:
+        max_tokens, tokens = most_graph_tokens(self._config, limits), bucket_weight(phase, bucket, limits.block_size)
+        if phase is BucketPhase.DECODE or max_tokens is None or tokens <= max_tokens:
             return None
-        field = "warmup.maxGraphTokens" if configured else "engine.maxNumBatchedTokens"
+        field = "warmup.maxGraphTokens" if self._config.warmup.max_graph_tokens else "engine.maxNumBatchedTokens"
         return f"prompts of {tokens} tokens run without a graph, because {field} is {max_tokens}"
 
     def _run_bucket(self, verb: str, phase: BucketPhase, bucket: Bucket) -> BucketOutcome:

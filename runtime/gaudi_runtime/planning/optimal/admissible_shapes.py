@@ -64,8 +64,11 @@ class PromptSpace:
 
     def forced_batch_sizes(self) -> Sequence[int]:
         """Return the batch sizes above which the longest query becomes shorter."""
-        sizes = range(1, self._most_sequences())
-        return [size for size in sizes if self._longest_query(size) != self._longest_query(size + 1)]
+        sizes, size = list[int](), self._last_size(1)
+        while size < self._most_sequences():
+            sizes.append(size)
+            size = self._last_size(size + 1)
+        return sizes
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a prompt batch of this shape can occur."""
@@ -91,6 +94,10 @@ class PromptSpace:
 
     def _most_sequences(self) -> int:
         return min(self.limits.max_num_prefill_seqs, self.limits.max_num_batched_tokens)
+
+    def _last_size(self, batch_size: int) -> int:
+        """Return the largest batch size with the same longest query as `batch_size`."""
+        return self.limits.max_num_batched_tokens // self._longest_query(batch_size)
 
     def _longest_query(self, batch_size: int) -> int:
         """Return the tokens of the longest query in a batch of this size."""

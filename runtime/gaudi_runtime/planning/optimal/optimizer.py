@@ -173,20 +173,33 @@ class Optimizer:
         of a phase, or if the buckets that every plan needs exceed the budget. The second message begins with
         `setting_name`.
         """
-        fitted = fit_to_budget(sum_of_choices([self._choice_of_phase(phase, price) for phase in phases]), budget)
-        if fitted is None:
-            min_price = sum(self.least_price(phase, price) for phase in phases)
-            raise PlanImpossible(
-                f"{budget:g} is too small, because buckets for all admissible {' and '.join(phases)} batches need "
-                f"at least {min_price:g}",
-                setting_name,
-            )
+        choice = sum_of_choices([self._choice_of_phase(phase, price) for phase in phases])
+        self.check_budget(phases, price, budget, setting_name)
+        fitted = _fit(choice, budget)
         buckets = _buckets_by_phase(fitted, phases)
         # Only a plan of a single phase is improved further, because the search does not return how it divides a shared
         # budget between phases.
         if len(phases) == 1 and phases[0] not in self._row_only_phases:
             buckets = {phase: self._improve_buckets(phase, price, budget, plan) for phase, plan in buckets.items()}
         return ChosenBuckets(buckets, fitted.next_gain)
+
+    def check_budget(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, setting_name: str) -> None:
+        """Raise PlanImpossible as choose() does if the buckets that every plan needs exceed the budget."""
+        min_price = sum(self.least_price(phase, price) for phase in phases)
+        if min_price > budget:
+            raise PlanImpossible(
+                f"{budget:g} is too small, because buckets for all admissible {' and '.join(phases)} batches need "
+                f"at least {min_price:g}",
+                setting_name,
+            )
+
+    def check_traffic(self, phase: BucketPhase) -> None:
+        """Raise PlanImpossible if the limits admit no traffic of a phase."""
+        if not self._traffic[phase]:
+            raise PlanImpossible(
+                f"the traffic of strategy Optimal has no {phase} shape within the limits. "
+                "Learn from the traffic of this model, or raise the limits"
+            )
 
     def traffic_kinds(self, phase: BucketPhase) -> tuple[TrafficKind, ...]:
         """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and unobserved traffic.
@@ -228,10 +241,10 @@ class Optimizer:
         choice = cache(self._choice_of_phase(phase, price_in_graphs))
         min_graphs = round(self.least_price(phase, price_in_graphs))
         max_graphs = max(min_graphs, max_buckets)
-        fitted = self._fit_graphs(choice, max_graphs)
+        fitted = _fit(choice, max_graphs)
         while min_graphs < max_graphs:
             graphs = (min_graphs + max_graphs) // 2
-            fewer = self._fit_graphs(choice, graphs)
+            fewer = _fit(choice, graphs)
             if is_enough(_buckets_by_phase(fewer, (phase,))[phase]):
                 max_graphs, fitted = graphs, fewer
             else:
@@ -241,22 +254,12 @@ class Optimizer:
             buckets = self._improve_buckets(phase, price_in_graphs, len(buckets), buckets)
         return ChosenBuckets({phase: buckets}, fitted.next_gain)
 
-    def _fit_graphs(self, choice: Choice, graphs: int) -> FittedSelection:
-        fitted = fit_to_budget(choice, graphs)
-        if fitted is None:
-            raise AssertionError(f"{graphs} graphs are too few")
-        return fitted
-
     def least_price(self, phase: BucketPhase, price: Price) -> float:
         """Return the total price of the buckets that every plan needs."""
         return sum(price(phase, bucket) for bucket in self._spaces[phase].covering_buckets())
 
     def _admitted_traffic(self, phase: BucketPhase) -> Weights:
-        if not self._traffic[phase]:
-            raise PlanImpossible(
-                f"the traffic of strategy Optimal has no {phase} shape within the limits. "
-                "Learn from the traffic of this model, or raise the limits"
-            )
+        self.check_traffic(phase)
         return self._traffic[phase]
 
     def _choice_of_phase(self, phase: BucketPhase, price: Price) -> Choice:
@@ -275,6 +278,14 @@ class Optimizer:
         """Return the cost of a batch as a share of the real cost of its phase, so that padding can be added."""
         real_cost = self._total_cost(phase, self._traffic[phase])
         return lambda bucket: self._cost(phase, bucket) / real_cost
+
+
+def _fit(choice: Choice, budget: float) -> FittedSelection:
+    """Return the selection within a budget that has room for the buckets that every plan needs."""
+    fitted = fit_to_budget(choice, budget)
+    if fitted is None:
+        raise AssertionError(f"the budget {budget:g} is too small")
+    return fitted
 
 
 def _buckets_by_phase(fitted: FittedSelection, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:

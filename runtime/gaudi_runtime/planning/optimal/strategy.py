@@ -56,10 +56,9 @@ def optimal_buckets(
     for name, budget, price in _shared_budgets(settings, limits):
         if budget:
             return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
-    graph_budgets = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
     buckets: PhaseBuckets = {}
     make_reference = cache(lambda: ReferencePlan(make_exponential(), limits, cost))
-    for phase, graphs in graph_budgets.items():
+    for phase, graphs in _graph_budgets(settings):
         if graphs:
             chosen = optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
         else:
@@ -67,6 +66,27 @@ def optimal_buckets(
             chosen = find_fewest_buckets(phase, kinds, kv_blocks, make_reference())
         buckets.update(chosen.buckets)
     return buckets, warnings
+
+
+def check_optimal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
+    """Check the traffic and the budget of strategy `Optimal` without a search for buckets. Raises PlanImpossible."""
+    settings = policy.optimal or OptimalSettings()
+    _check_budget(settings)
+    traffic = Traffic({}, {}) if settings.traffic is None else parse_traffic(settings.traffic)
+    optimizer = Optimizer(traffic, limits, kv_blocks)
+    if settings.traffic is not None:
+        for phase in BOTH:
+            optimizer.check_traffic(phase)
+    for name, budget, price in _shared_budgets(settings, limits):
+        if budget:
+            optimizer.check_budget(BOTH, price, budget, f"bucketing.optimal.{name}")
+    for phase, graphs in _graph_budgets(settings):
+        if graphs:
+            optimizer.check_budget((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
+
+
+def _graph_budgets(settings: OptimalSettings) -> tuple[tuple[BucketPhase, int | None], ...]:
+    return ((BucketPhase.PROMPT, settings.prompt_graphs), (BucketPhase.DECODE, settings.decode_graphs))
 
 
 def _check_budget(settings: OptimalSettings) -> None:
