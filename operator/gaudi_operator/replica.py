@@ -14,7 +14,6 @@ from gaudi_operator.shell.lead import Leader, LeaderDependencies
 from gaudi_operator.shell.lease import Election, LeaseThread
 from gaudi_operator.shell.metrics.logs import configure_logs
 from gaudi_operator.shell.metrics.monitoring import Metrics, serve_monitoring
-from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.polling.status_port import StatusPortClient
 from gaudi_operator.shell.watching.kopf_watches import watch
 from gaudi_runtime.process.open_files import raise_open_file_limit
@@ -66,7 +65,6 @@ async def run(settings: Settings) -> int:
             ClusterClient(connection, metrics.count_request),
             partial(watch, connection, settings.watch_namespaces, take_signals),
             status_ports.fetch,
-            planner=Planner(settings.plan_memory_mib * 2**20, settings.plan_cpu_seconds),
             lease_cluster=ClusterClient(lease_connection, metrics.count_request),
             election_runner=lease_thread.run,
         )

@@ -125,16 +125,6 @@ class Settings(BaseSettings):
     reconcile_concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Number of resources that are reconciled concurrently."
     )
-    plan_memory_mib: Annotated[int, Field(ge=128, le=65_536)] = Field(
-        256,
-        description="Maximum address space of the process that computes plans, in MiB. This value plus the memory of"
-        " the operator must stay below the memory limit of the pod.",
-    )
-    plan_cpu_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
-        10,
-        description="Maximum CPU time for one computation of a plan, in seconds. A plan that takes more time is"
-        " rejected (PlanTooExpensive).",
-    )
     report_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         1000,
         description="Maximum number of long-polls to pods that are open at the same time. If there are more pods,"

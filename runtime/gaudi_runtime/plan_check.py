@@ -19,10 +19,10 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.precheck import missing_buckets, precheck
 
 
-def check_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) -> None:
-    """Check the largest plan that this configuration can have, before the model is fetched.
+def check_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) -> BucketPlan:
+    """Check the largest plan that this configuration can have, before the model is fetched, and return it.
 
-    `environment` contains the environment variables of this process. Raises PlanImpossible or BucketsMissing.
+    `environment` contains the environment variables of the runtime. Raises PlanImpossible or BucketsMissing.
     """
     blocks = most_useful_blocks(config.limits)
     precheck(config.bucketing, config.limits, blocks, refuses_gaps=_refuses_gaps(config))
@@ -30,6 +30,7 @@ def check_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) ->
     attention = fused_attention(config, environment)
     if reason := why_attention_impossible(plan.prompt, config, attention):
         raise PlanImpossible(reason)
+    return plan
 
 
 def find_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks) -> PlanGaps:

@@ -48,10 +48,6 @@
   value: {{ .Values.tuning.reportConnections | quote }}
 - name: GAUDI_OPERATOR_REPORT_WAIT_SECONDS
   value: {{ .Values.tuning.reportWaitSeconds | quote }}
-- name: GAUDI_OPERATOR_PLAN_MEMORY_MIB
-  value: {{ .Values.tuning.planMemoryMiB | quote }}
-- name: GAUDI_OPERATOR_PLAN_CPU_SECONDS
-  value: {{ .Values.tuning.planCpuSeconds | quote }}
 - name: GAUDI_OPERATOR_LOG_LEVEL
   value: {{ .Values.logging.level }}
 - name: GAUDI_OPERATOR_LOG_FORMAT

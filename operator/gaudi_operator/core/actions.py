@@ -6,7 +6,7 @@ from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.plan_answers import AnyPlanQuestion
+from gaudi_operator.core.policy_check import PolicyCheck
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Decision:
     """The ordered actions of one reconcile, the status to write, and the events to publish after the status write.
 
     `requeue_after` is the number of seconds until the next reconcile if nothing else triggers it, or None if no
-    deadline is pending. `question` is set if the decision needs a plan that is not computed yet. In this case the
+    deadline is pending. `pending_check` is set if the policy of a new revision is not checked yet. In this case the
     actions contain only gate writes, and the status does not change. `status_held_since` is the time since which a
     newer status waits to be written. `writes_status` is False for a resource that this operator must leave alone.
     """
@@ -80,7 +80,7 @@ class Decision:
     status: GaudiInferenceStatus
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
-    question: AnyPlanQuestion | None = None
+    pending_check: PolicyCheck | None = None
     status_held_since: datetime | None = None
     writes_status: bool = True
 

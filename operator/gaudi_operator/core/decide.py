@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Decision, SetGate, changes_live_objects
+from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
 from gaudi_operator.core.admission.checks import (
     check_groups_served,
     check_published_access,
     check_revision_allowed,
     first_violation,
 )
-from gaudi_operator.core.admission.forecast_checks import check_plan_gaps, estimated_violation
-from gaudi_operator.core.admission.plugin import plugin_violation
+from gaudi_operator.core.admission.kv_cache_bounds import policy_check
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
 from gaudi_operator.core.children.desired import child_actions
@@ -23,9 +23,9 @@ from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, AnswerNotComputed, PlanAnswers
 from gaudi_operator.core.pods.terminations import terminations_by_pod
 from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.policy_check import CheckPending, FindResult, PolicyCheck
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_refused_since
 from gaudi_operator.core.resource import Inference, read_sections, read_status
 from gaudi_operator.core.rollout.backoff import failure_records
@@ -53,24 +53,24 @@ The operator's own writes trigger no reconcile, unless they create or remove pod
 def decide(
     observed: Observed,
     defaults: InstallationDefaults,
-    answers: PlanAnswers = SYNCHRONOUS_ANSWERS,
-    read: Callable[[Manifest, PlanAnswers], Inference] = read_sections,
+    find_result: FindResult = PolicyCheck.run,
+    read: Callable[[Manifest], Inference] = read_sections,
 ) -> Decision:
     """Decide the actions, the status and the events of one reconcile.
 
-    The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `answers`
-    contains the computed answers to plan questions. `read` parses the resource and may return a cached value.
+    The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `find_result`
+    returns the result of the check of a policy. `read` parses the resource and may return a cached value.
     """
-    inference = read(insert_texts(observed.resource, observed.texts), answers)
+    inference = read(insert_texts(observed.resource, observed.texts))
     platform = resolve_class(inference, observed, defaults)
     # The garbage collector of the cluster deletes the children of a deleted resource.
     if inference.identity.deleting or platform.served_elsewhere:
         return Decision((), read_status(observed.resource), writes_status=False)
     judged = _decide_gates(inference, platform, observed)
     try:
-        return _decide_by_plan(judged, observed, defaults)
-    except AnswerNotComputed as error:
-        return replace(_gate_only_decision(judged), question=error.question)
+        return _decide_after_gates(judged, observed, defaults, find_result)
+    except CheckPending as error:
+        return replace(_gate_only_decision(judged), pending_check=error.check)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Obser
 
 
 def _gate_only_decision(judged: JudgedGates) -> Decision:
-    """Return a decision with only the gate writes and their events, because the plan is not computed yet."""
+    """Return a decision with only the gate writes and their events, because the policy is not checked yet."""
     events = reconcile_events(judged.previous_status, judged.previous_status, judged.gates, *_pods_in_status(judged))
     return Decision(tuple(judged.gates), judged.previous_status, events, judged.deadlines.requeue_after)
 
@@ -118,11 +118,13 @@ def _pods_in_status(judged: JudgedGates) -> tuple[tuple[PodView, ...], int]:
     return tuple(updated_pods), judged.rollout_policy.replicas
 
 
-def _decide_by_plan(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> Decision:
-    """Decide everything that depends on the bucket plan of the spec."""
+def _decide_after_gates(
+    judged: JudgedGates, observed: Observed, defaults: InstallationDefaults, find_result: FindResult
+) -> Decision:
+    """Decide everything but the gates. Raises CheckPending."""
     previous_status, deadlines = judged.previous_status, judged.deadlines
     state, pod_policy = _build_state(judged, observed, defaults)
-    violation, desired = _admit_spec(state, pod_policy)
+    violation, desired = _admit_spec(state, pod_policy, find_result)
     state = plan_rollout(replace(state, violation=violation), desired)
     state = replace(state, plan=plan_state(state))
     # Only a readable spec defines children and their replicas.
@@ -191,8 +193,8 @@ def _forbidden_revisions(
     return {name: violation for name, violation in violations if violation}
 
 
-def _admit_spec(state: State, pod_policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
-    """Return (violation of the spec, None) or (None, revision that the spec requests)."""
+def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) -> tuple[Problem | None, Revision | None]:
+    """Return (violation of the spec, None) or (None, revision that the spec requests). Raises CheckPending."""
     inference, defaults = state.inference, state.defaults
     if inference.unreadable:
         return inference.unreadable, None
@@ -210,9 +212,6 @@ def _admit_spec(state: State, pod_policy: PodPolicy) -> tuple[Problem | None, Re
     if desired.name in {revision.name for revision in state.stored}:
         violation = state.forbidden.get(desired.name)
     else:
-        # Check estimates only before the revision exists. After that, its pods report measured values.
         violation = pod_policy.find_violation(desired) or check_published_access(filled.inference.spec)
-        violation = (
-            violation or plugin_violation(inference) or check_plan_gaps(inference) or estimated_violation(inference)
-        )
+        violation = violation or check_attention_slicing(inference) or find_result(policy_check(inference))
     return (violation, None) if violation else (None, desired)

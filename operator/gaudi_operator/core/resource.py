@@ -13,7 +13,6 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.errors import Problem
 
@@ -51,13 +50,11 @@ class Inference:
     If the spec does not match this operator's types, `unreadable` is the problem, and `spec` contains defaults in place
     of the sections that cannot be read. Only gates and the counts of pods may then be derived from `spec`.
     `stored_mode` is the execution mode of the stored revision of this spec, or None if no revision is stored yet.
-    `answers` contains the computed answers to questions about the plan.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
     stored_mode: ExecutionMode | None = None
-    answers: PlanAnswers = field(default=SYNCHRONOUS_ANSWERS, compare=False, repr=False)
     unreadable: Problem | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Cached values of functions with @derived. A copy with other fields starts with an empty cache."""
@@ -92,25 +89,25 @@ def read_identity(resource: Manifest) -> Identity:
     )
 
 
-def read_inference(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Inference:
+def read_inference(resource: Manifest) -> Inference:
     """Return the parsed resource. Raises SpecUnreadable, for example if the CRD comes from another release."""
-    inference = read_sections(resource, answers)
+    inference = read_sections(resource)
     if inference.unreadable:
         raise SpecUnreadable(inference.unreadable.message)
     return inference
 
 
-def read_sections(resource: Manifest, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Inference:
+def read_sections(resource: Manifest) -> Inference:
     """Return the parsed resource with all sections of its spec that this operator can read."""
     identity, sections = read_identity(resource), resource["spec"]
     try:
-        return Inference(identity, GaudiInferenceSpec.model_validate(sections), answers=answers)
+        return Inference(identity, GaudiInferenceSpec.model_validate(sections))
     except ValidationError as error:
         unreadable = {name for fault in error.errors(include_url=False) for name in fault["loc"][:1]}
         readable = {name: section for name, section in sections.items() if name not in unreadable}
         spec = GaudiInferenceSpec.model_validate({**_STAND_INS, **readable})
         problem = Problem("SpecUnreadable", _describe_error(error))
-        return Inference(identity, spec, answers=answers, unreadable=problem)
+        return Inference(identity, spec, unreadable=problem)
 
 
 class InferenceCache:
@@ -126,15 +123,15 @@ class InferenceCache:
         self._entries: OrderedDict[str, tuple[Any, Inference]] = OrderedDict()
         self._lock = Lock()
 
-    def read(self, resource: Manifest, answers: PlanAnswers) -> Inference:
+    def read(self, resource: Manifest) -> Inference:
         """Return the parsed resource as read_sections() does. If nothing has changed, return the cached object."""
         identity, spec = read_identity(resource), resource["spec"]
         with self._lock:
             entry = self._entries.get(identity.uid)
-        if entry and entry[1].identity == identity and entry[1].answers is answers and entry[0] == spec:
+        if entry and entry[1].identity == identity and entry[0] == spec:
             inference = entry[1]
         else:
-            inference = read_sections(resource, answers)
+            inference = read_sections(resource)
         with self._lock:
             self._entries[identity.uid] = spec, inference
             self._entries.move_to_end(identity.uid)

@@ -3,20 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS
 from gaudi_operator.core.resource import InferenceCache
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import ClusterClient
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.plans.planning import Planner
+from gaudi_operator.shell.policy_checks import PolicyChecks
 from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.polling.status_port import FetchReport
 from gaudi_operator.shell.reconciling.controller import Controller
@@ -57,7 +55,7 @@ async def _run_inline(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True)
 class LeaderDependencies:
-    """The dependencies of a leader. If `planner` is None, decisions compute plans themselves.
+    """The dependencies of a leader.
 
     `election_runner` runs the leader election, which uses `lease_cluster` if it is set.
     """
@@ -66,7 +64,6 @@ class LeaderDependencies:
     watch: Watch
     fetch: FetchReport
     clock: Clock = SYSTEM
-    planner: Planner | None = None
     lease_cluster: ClusterClient | None = None
     election_runner: WorkRunner = _run_inline
 
@@ -100,22 +97,24 @@ class Leader:
         )
         self._publisher = Publisher(cluster, settings.identity, clock)
         metrics.warming.set_function(self._report_poller.count_warming_pods)
-        self._planner = dependencies.planner
-        queue_question, answers = (
-            (self._planner.queue_question, self._planner.answers) if self._planner else (None, SYNCHRONOUS_ANSWERS)
-        )
+        self._policy_checks = PolicyChecks(clock)
         writer = Writer(cluster, self._store, clock)
         decide_resource = partial(
-            decide, defaults=settings.installation_defaults(), answers=answers, read=InferenceCache(CACHED_SPECS).read
+            decide,
+            defaults=settings.installation_defaults(),
+            find_result=self._policy_checks.find_result,
+            read=InferenceCache(CACHED_SPECS).read,
         )
         reconciler = Reconciler(
-            self._store, self._report_poller, writer, self._publisher, metrics, decide_resource, clock, queue_question
+            *(self._store, self._report_poller, writer, self._publisher, metrics, decide_resource),
+            self._policy_checks.queue_check,
+            clock,
         )
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
         """Run until cancelled, or until the watches end or a new kind must be watched. Returns True for a new kind."""
-        async with self._report_poller, self._publisher, self._planner or nullcontext():
+        async with self._report_poller, self._publisher, self._policy_checks:
             return await self._watch()
 
     def stop_work(self) -> None:

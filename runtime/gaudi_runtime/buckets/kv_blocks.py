@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from gaudi_runtime.contract.bucketing import Limits
 
-
 MOST_KV_BLOCKS = 2**31 - 1
 """The maximum number of KV blocks, because engines number blocks by signed 32-bit integers."""
 

@@ -18,6 +18,7 @@ from gaudi_runtime.planning.planner import MAX_BUCKETS, check_candidate_count, p
 from gaudi_runtime.planning.ranges import Dimensions, plan_values
 from gaudi_runtime.planning.speculative import check_optimal_drafts
 
+
 def precheck(policy: BucketPolicy, limits: Limits, kv_blocks: int, *, refuses_gaps: bool) -> None:
     """Check a bucket policy for a device with at most `kv_blocks` KV blocks.
 
@@ -72,7 +73,7 @@ def _count_prompt_buckets(values: Dimensions[list[int]], limits: Limits) -> int:
 
 
 def _count_decode_buckets(values: Dimensions[list[int]], limits: Limits) -> int:
-    """Count the decode buckets that have a block for each sequence, and not more blocks than sequences can reference."""
+    """Count the decode buckets with a block for each sequence, and no more blocks than sequences can reference."""
     blocks, count = values.decode_blocks, 0
     for batch_size in values.decode_batch:
         first = 0 if limits.contiguous_paged_attention else bisect_left(blocks, batch_size)
@@ -99,6 +100,6 @@ def _check_file(text: str, limits: Limits, kv_blocks: int, *, refuses_gaps: bool
 def missing_buckets(gaps: str) -> BucketsMissing:
     """Return the error about batches without a bucket. `gaps` is a clause that describes these batches."""
     return BucketsMissing(
-        f"{gaps}. A request with such a batch would wait for a compile. Add buckets for these batches to "
-        "spec.bucketing, or set spec.bucketing.allowGaps to true"
+        f"{gaps}. A request with such a batch would wait for a compile. Add buckets for these batches, or set "
+        "spec.bucketing.allowGaps to true"
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.chart.rendering import refusal, template
+from tests.unit.chart.rendering import refusal
 
 pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 
@@ -98,21 +98,7 @@ pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
             },
             "networkPolicy.egress has no effect on pods with hostNetwork: leave it out",
         ),
-        *(
-            (
-                {"tuning": {"planMemoryMiB": 512}, "resources": {"limits": {"memory": memory}}},
-                f"resources.limits.memory ({memory}) is too low for tuning.planMemoryMiB (512) and the 256Mi of"
-                " the operator itself: raise it to 768Mi, or lower planMemoryMiB.",
-            )
-            for memory in ("512Mi", "767Mi", 536870912, "700M", "1048576")
-        ),
     ],
 )
 def test_invalid_values_are_refused_with_a_reason(values: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(**values)
-
-
-@pytest.mark.parametrize("memory", ["768Mi", "1Gi", 805306368, "1G", "0.5Ti", "1e12"])
-def test_sufficient_memory_for_plans_is_accepted(memory: str | int) -> None:
-    resources = {"limits": {"memory": memory}}
-    assert template("gaudi-operator", tuning={"planMemoryMiB": 512}, resources=resources).returncode == 0

@@ -52,6 +52,13 @@ class GaudiInferenceSpec(ApiModel):
             " tensor, pipeline or data, or raise nodes",
         ),
         Rule(
+            rule="self.?warmup.?graphMemoryPercent.orValue(10) > 0 || self.?readiness.?onShortfall.orValue('') =="
+            " 'ServeAndWarn' || self.?readiness.?minCapturedPromptPercent.orValue(0) +"
+            " self.?readiness.?minCapturedDecodePercent.orValue(0) == 0",
+            message="spec.warmup.graphMemoryPercent must be above 0 if spec.readiness requires captured graphs: raise"
+            " it, or set minCapturedPromptPercent and minCapturedDecodePercent to 0",
+        ),
+        Rule(
             rule="self.engine.blockSize <= self.model.maxModelLen",
             message="spec.engine.blockSize must be at most model.maxModelLen",
         ),

@@ -91,16 +91,10 @@ class CapturedPercent(ApiModel):
 
 
 class PlanBasis(StrEnum):
-    """Origin of the figures of a plan in the status, least reliable first."""
+    """Origin of the figures of a plan in the status."""
 
-    COUNTED = "Counted"
-    ESTIMATED = "Estimated"
     SIMULATED = "Simulated"
     MEASURED = "Measured"
-
-
-MEASURED_BASES = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
-"""The bases whose figures a pod has reported after its warm-up."""
 
 
 class PlanAdvice(ApiModel):
@@ -115,19 +109,17 @@ class PlanAdvice(ApiModel):
 
 
 class PlanState(ApiModel):
-    """Status of the plan of the spec. Size and cost are estimated until a pod has warmed up, then measured."""
+    """Status of the plan of the spec, as a pod has reported it. Absent before the first report."""
 
     basis: PlanBasis = Field(
-        description="Origin of the figures. Counted: only the buckets are known. Estimated: computed from the"
-        " description of a card. Measured: reported by a pod of the current revision. Simulated: reported by a pod"
-        " with the sim engine."
+        description="Origin of the figures. Measured: reported by a pod of the current revision. Simulated: reported"
+        " by a pod with the sim engine."
     )
     prompt_buckets: Count = Field(description="Number of prompt buckets.")
     decode_buckets: Count = Field(description="Number of decode buckets.")
     vision_buckets: Count | None = Field(
         None,
-        description="Number of vision buckets. Absent until a pod has reported the number. Only for models that take"
-        " images.",
+        description="Number of vision buckets. Only for models that take images.",
     )
     kv_blocks: Large = Field(description="Number of KV blocks that the plan covers.")
     block_size: Large | None = Field(
@@ -135,22 +127,20 @@ class PlanState(ApiModel):
         description="Number of tokens per KV block of the engine. Absent if equal to spec.engine.blockSize.",
     )
     graph_bytes: Bytes | None = Field(
-        None, description="Size of the graphs that fit into the memory of one card, in bytes."
+        None, description="Size of the captured graphs on one card, in bytes. Absent until the pod is warmed up."
     )
     warmup_seconds: Large | None = Field(
         None,
-        description="Duration of the warm-up in seconds, estimated or measured. Measured from the start of a pod"
-        " until the pod serves.",
+        description="Time from the start of the pod until the pod serves, in seconds. Absent until the pod is warmed"
+        " up.",
     )
     captured_percent: CapturedPercent = Field(
         CapturedPercent(),
-        description="Share of planned buckets that fit into memory, or that are captured or executed.",
+        description="Share of planned buckets that are captured or executed.",
     )
     prompt_gaps: Count = Field(0, description="Number of ranges of prompt batches without a bucket.")
     decode_gaps: Count = Field(0, description="Number of ranges of decode batches without a bucket.")
-    source: Text | None = Field(
-        None, description="Card or pod that the figures come from, or the reason why figures are missing."
-    )
+    source: Text | None = Field(None, description="Pod that the figures come from.")
     advice: PlanAdvice | None = Field(
         None, description="Better plan for the traffic of a pod. Absent if no plan saves a third of the warm-up."
     )

@@ -93,9 +93,10 @@ class Warmup(ApiModel):
         description="Whether a pod compiles and captures its buckets before it serves. If false, the first request of"
         " every shape waits for a compile.",
     )
-    graph_memory_percent: Percent = Field(
+    graph_memory_percent: Annotated[int, Field(ge=0, le=99)] = Field(
         10,
-        description="Share of the usable memory that is reserved for graphs, in percent. Default: 10.",
+        description="Share of the usable memory that is reserved for graphs, in percent. The KV cache gets the rest."
+        " Default: 10.",
         json_schema_extra=mark_operator_default,
     )
     prompt_graph_percent: Percent = Field(

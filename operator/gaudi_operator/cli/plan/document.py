@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -27,6 +27,7 @@ from gaudi_runtime.planning.planner import make_plan
 
 if TYPE_CHECKING:
     from gaudi_operator.api.v1alpha1.status import PlanState
+    from gaudi_operator.cli.plan.forecast_target import EstimatedBlocks
     from gaudi_operator.core.resource import Inference
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
@@ -119,13 +120,6 @@ def _document_name(document: Document) -> object:
     return metadata.get("name") if isinstance(metadata, dict) else None
 
 
-class EstimatedBlocks(NamedTuple):
-    """An estimate of the number of KV cache blocks, and the source of the estimate."""
-
-    blocks: int
-    source: str
-
-
 @dataclass(frozen=True)
 class PlanDocument:
     """The document to plan for: the configuration of the runtime, and everything else in the document.
@@ -138,7 +132,7 @@ class PlanDocument:
 
     config: RuntimeConfig
     kv_blocks: int | None = None
-    estimated_blocks: EstimatedBlocks | None = None
+    estimated_blocks: "EstimatedBlocks | None" = None
     inference: "Inference | None" = None
     manifest_warnings: tuple[str, ...] = ()
     measured_plan: "PlanState | None" = None
@@ -205,9 +199,9 @@ def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocum
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
+    from gaudi_operator.cli.plan.forecast_target import estimate_blocks, forecast_target
     from gaudi_operator.cli.plan.manifest import read_manifest
     from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
-    from gaudi_operator.core.admission.spec_forecast import forecast_plan
     from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
@@ -220,11 +214,10 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     reason = why_settings_are_wrong(inference)
     if reason:
         raise ConfigError(reason.removesuffix("."))
-    config, forecast = runtime_config(inference), forecast_plan(inference)
-    estimate = forecast.estimate if forecast else None
+    config, target = runtime_config(inference), forecast_target(inference.spec)
     return PlanDocument(
         config,
-        estimated_blocks=EstimatedBlocks(forecast.kv_blocks, estimate.source) if forecast and estimate else None,
+        estimated_blocks=estimate_blocks(config, target) if target else None,
         inference=inference,
         manifest_warnings=warnings,
         measured_plan=_measured_plan(document) if stored else None,
@@ -233,12 +226,11 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
 
 def _measured_plan(document: Document) -> "PlanState | None":
     """Return the plan in the status if a pod measured the plan and the status describes the current spec."""
-    from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
     from gaudi_operator.core.resource import read_status
 
     status = read_status(document)
     plan = status.plan if status.observed_generation == document["metadata"].get("generation") else None
-    return plan if plan is not None and plan.basis in MEASURED_BASES else None
+    return plan if plan is not None and plan.warmup_seconds is not None else None
 
 
 def _from_runtime_config(document: Document) -> PlanDocument:

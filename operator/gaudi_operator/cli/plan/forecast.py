@@ -10,25 +10,29 @@ from pathlib import Path
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.cli.plan.document import PlanDocument, read_text
 from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
+from gaudi_operator.cli.plan.forecast_target import forecast_target
+from gaudi_operator.cli.plan.validation_hints import validation_hints
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
+from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
 from gaudi_operator.core.admission.checks import first_violation
-from gaudi_operator.core.admission.estimate import forecast_target
-from gaudi_operator.core.admission.forecast_checks import check_plan_gaps
 from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.admission.plugin import plugin_violation
+from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.gate.thresholds import why_unreachable
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.rendering.execution_mode import captures_graphs
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.errors import ConfigError, Problem, UnsupportedModel
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.errors import ConfigError, PlanImpossible, Problem, UnsupportedModel
 from gaudi_runtime.forecast.advice import advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
 from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.thresholds import Thresholds, fits, shortfalls, uncheckable_thresholds
+from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
@@ -59,13 +63,14 @@ def forecast_deployment(document: PlanDocument, card: str | None, model: str | N
         advice=advise(inputs, shape, selected_card, advice_thresholds) if shape else (),
         hints=(*document.manifest_warnings, *_hints(document)),
         config=document.config,
-        refusal=_find_violation(document.inference) if document.inference else None,
+        refusal=_find_violation(document.inference, document.config) if document.inference else None,
         measured_plan=document.measured_plan,
     )
 
 
 def _hints(document: PlanDocument) -> tuple[str, ...]:
-    return plan_hints(document.inference) if document.inference else ()
+    inference = document.inference
+    return (*plan_hints(inference), *validation_hints(inference)) if inference else ()
 
 
 def _plan_figures(result: Forecast, inputs: ForecastInputs) -> PlanFigures | None:
@@ -80,8 +85,26 @@ def _serves_anyway(document: PlanDocument) -> bool:
     return inference is not None and inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN
 
 
-def _find_violation(inference: Inference) -> Problem | None:
-    return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference) or check_plan_gaps(inference)
+def _find_violation(inference: Inference, config: RuntimeConfig) -> Problem | None:
+    """Return the first problem for which the operator or a pod refuses the spec."""
+    refusal = (
+        first_violation(inference, ANY_INSTALLATION)
+        or check_attention_slicing(inference)
+        or policy_check(inference).run()
+    )
+    return refusal or _find_pod_refusal(inference, config)
+
+
+def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | None:
+    try:
+        plan = check_before_fetch(config, {})
+    except PlanImpossible as error:
+        return Problem(error.reason, f"spec.bucketing: {error}.")
+    if not captures_graphs(inference):
+        return None
+    capturable = capturable_graphs(plan, config, config.limits)
+    reason = why_unreachable(capturable, len(plan.prompt), len(plan.decode), inference.spec.readiness)
+    return Problem("ThresholdsUnreachable", reason) if reason else None
 
 
 def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:

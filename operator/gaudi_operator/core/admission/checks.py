@@ -1,39 +1,31 @@
 """The admission checks: ordered functions, each of which finds one fault. The first violation is reported.
 
-The API server refuses other faults by the CEL rules of the fields. These checks need data that CEL rules cannot read:
-the installation, the bucket plan or the memory budget. The maximum number of required graphs holds for any model.
+The API server refuses other faults by the CEL rules of the fields. These checks need data that CEL rules cannot read,
+such as the installation. The bucket policy has a check of its own (core/policy_check.py).
 
-A spec that is refused here can never work. A spec that passes may still fall short. The estimate reports such a
-shortfall (forecast_checks.py).
+A spec that is refused here can never work. A spec that passes may still fall short, which only a pod can find.
 """
 
 from dataclasses import replace
-from math import ceil
 
 from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.engine_settings import check_engine_settings
-from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks, min_device_memory, usable_bytes
-from gaudi_operator.core.admission.plan_figures import admission_figures
-from gaudi_operator.core.admission.plugin import why_too_few_graphs
+from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks, min_device_memory
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_forecast import cached_forecast
 from gaudi_operator.core.admission.speculation import check_speculation
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.plan_answers import PlanTooExpensive
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import resolve_image
-from gaudi_operator.core.rendering.execution_mode import captures_graphs, runs_on_cpu
+from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.model_files import hub_tokens
 from gaudi_operator.core.rendering.volumes import shared_memory_size
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.errors import Checks, PlanImpossible, Problem
-from gaudi_runtime.units import plural
+from gaudi_runtime.errors import Checks, Problem
 
 
 def check_simulation_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
@@ -145,17 +137,25 @@ def check_image_known(inference: Inference, defaults: InstallationDefaults) -> P
 
 
 def check_device_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that the device memory of a spec is not larger than that of any device.
+    """Check that the device memory of a spec has room for one KV block and is not larger than that of any device.
 
-    A larger amount probably has a wrong unit. The limit also keeps plan figures within 64 bits.
+    A larger amount probably has a wrong unit.
     """
-    memory = inference.spec.accelerator.device_memory
-    if memory is None or parse_bytes(memory) <= MOST_MEMORY:
-        return None
-    return Problem(
-        "PlanImpossible",
-        f"spec.accelerator.deviceMemory {memory} is above 1Ei, but no device has that much memory. Lower the value.",
-    )
+    spec, memory = inference.spec, inference.spec.accelerator.device_memory
+    if memory is not None and parse_bytes(memory) > MOST_MEMORY:
+        return Problem(
+            "PlanImpossible",
+            f"spec.accelerator.deviceMemory {memory} is above 1Ei, but no device has that much memory. Lower the "
+            "value.",
+        )
+    if max_kv_blocks(spec) < 1:
+        return Problem(
+            "PlanImpossible",
+            f"spec.accelerator.deviceMemory {memory} is too small for a single KV block. Raise deviceMemory to "
+            f"{format_memory(min_device_memory(spec))}, or lower spec.engine.blockSize or "
+            "spec.warmup.graphMemoryPercent.",
+        )
+    return None
 
 
 def check_shared_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
@@ -170,37 +170,6 @@ def check_shared_memory(inference: Inference, _: InstallationDefaults) -> Proble
     )
 
 
-def check_plan_possible(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that a plan has at least one KV block and one bucket, and is not too expensive to compute."""
-    spec = inference.spec
-    if spec.warmup.graph_memory_percent == 100:
-        return Problem(
-            "PlanImpossible",
-            "spec.warmup.graphMemoryPercent is 100, so no memory is left for KV blocks. Lower the percentage.",
-        )
-    if max_kv_blocks(spec) < 1:
-        return Problem(
-            "PlanImpossible",
-            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} is too small for a single KV block. "
-            f"Raise deviceMemory to {format_memory(min_device_memory(spec))}, or lower spec.engine.blockSize or "
-            "spec.warmup.graphMemoryPercent.",
-        )
-    try:
-        admission_figures(inference)
-        # The status shows the forecast. Computing the forecast can also raise PlanTooExpensive, so compute it here.
-        cached_forecast(inference)
-    except PlanImpossible as error:
-        # `error.source` is set only if a single setting of the spec is at fault.
-        return Problem("PlanImpossible", f"spec.{error}." if error.source else f"spec.bucketing: {error}.")
-    except PlanTooExpensive as error:
-        return Problem(
-            "PlanTooExpensive",
-            f"spec.bucketing: the computation of this plan {error} and was stopped. Choose larger steps, fewer "
-            "buckets or another strategy. The operator retries when the spec changes.",
-        )
-    return None
-
-
 def check_groups_served(inference: Inference, observed: Observed) -> Problem | None:
     """Check that the cluster serves LeaderWorkerSets if a replica has several nodes."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
@@ -213,48 +182,9 @@ def check_groups_served(inference: Inference, observed: Observed) -> Problem | N
     )
 
 
-def check_thresholds_reachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that the smallest graphs that meet the readiness thresholds fit into the memory.
-
-    Otherwise, the readiness gates of the pods would stay closed.
-    """
-    spec = inference.spec
-    if not captures_graphs(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
-        return None
-    prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
-    if spec.warmup.graph_memory_percent == 0 and (prompt or decode):
-        return Problem(
-            "ThresholdsUnreachable",
-            "spec.warmup.graphMemoryPercent is 0, so no memory is reserved for graphs, but spec.readiness requires "
-            f"{prompt} % of prompt and {decode} % of decode graphs. Raise graphMemoryPercent, or lower the "
-            "percentages in spec.readiness.",
-        )
-    limit = spec.warmup.max_graph_tokens
-    sentence = (limit and why_too_few_graphs(inference, str(limit))) or _why_too_large(inference, prompt, decode)
-    return Problem("ThresholdsUnreachable", sentence) if sentence else None
-
-
-def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None:
-    spec = inference.spec
-    budget = usable_bytes(spec)
-    if budget is None:
-        return None
-    # The caller has already called check_plan_possible(), so this call cannot raise PlanImpossible.
-    plan, utilization = admission_figures(inference), spec.engine.device_memory_utilization_percent
-    min_bytes = plan.min_graph_bytes
-    if min_bytes <= budget:
-        return None
-    return (
-        f"spec.readiness requires {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode graphs. "
-        f"The inputs of these graphs alone take {plural(min_bytes, 'byte')}, but spec.accelerator.deviceMemory leaves "
-        f"only {budget}. Raise deviceMemory to {format_memory(ceil(100 * min_bytes / utilization))}, plan fewer "
-        "buckets, or lower the percentages."
-    )
-
-
 @cache_on_inference
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """Return the first violation of a spec on an installation; None if it is accepted. Raises AnswerNotComputed."""
+    """Return the first violation of a spec on an installation; None if it is accepted."""
     return _first_violation(inference, defaults)
 
 
@@ -267,6 +197,4 @@ _first_violation = Checks(
     check_image_known,
     check_device_memory,
     check_shared_memory,
-    check_plan_possible,
-    check_thresholds_reachable,
 )

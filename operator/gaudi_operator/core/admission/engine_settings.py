@@ -5,8 +5,8 @@ The runtime defines the rules (gaudi_runtime/knobs). Messages name the fields of
 
 from collections.abc import Iterator
 
-from gaudi_operator.core.admission.plugin import fields_ignored_by_plugin
 from gaudi_operator.core.installation import InstallationDefaults
+from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.errors import Problem
@@ -17,7 +17,7 @@ from gaudi_runtime.knobs.check import (
     unknown_variables,
     variable_errors,
 )
-from gaudi_runtime.planning.ranges import ignored_settings
+from gaudi_runtime.knobs.ranges import ignored_settings
 
 
 def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
@@ -42,12 +42,23 @@ def why_settings_are_ignored(inference: Inference) -> str | None:
     """
     config = runtime_config(inference)
     sentences = (
-        *fields_ignored_by_plugin(inference),
+        *_fields_ignored_by_plugin(inference),
         *ignored_knobs(config),
         *(f"engine.env {sentence}" for sentence in unknown_variables(each.name for each in inference.spec.engine.env)),
         *ignored_settings(config.bucketing, config.limits),
     )
     return _join_sentences([f"spec.{sentence}" for sentence in sentences])
+
+
+def _fields_ignored_by_plugin(inference: Inference) -> Iterator[str]:
+    """Yield sentences about fields that the plugin overrides. The sentences have no full stop."""
+    engine = inference.spec.engine
+    if runs_vllm_on_card(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
+        yield (
+            "engine.prefixCaching has no effect with engine.contiguousPagedAttention, because vLLM's plugin then "
+            "reuses no KV blocks. Only split prompts have a context. Set contiguousPagedAttention to false, or set "
+            "prefixCaching to false if no prompt is split"
+        )
 
 
 def _setting_faults(inference: Inference) -> Iterator[str]:

@@ -9,7 +9,6 @@ from math import ceil
 from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
-from gaudi_operator.api.v1alpha1.status import MEASURED_BASES
 from gaudi_operator.core.pods.progress import WARMED_UP_PHASES
 from gaudi_operator.core.rendering.metadata import Object, child_manifest, selector_labels
 from gaudi_operator.core.resource import Inference
@@ -82,7 +81,7 @@ def scale_down_window(state: State) -> int:
     window is the longest warm-up time that serving revisions report.
     """
     plan = state.plan
-    if plan is not None and plan.basis in MEASURED_BASES and plan.warmup_seconds is not None:
+    if plan is not None and plan.warmup_seconds is not None:
         seconds: float = plan.warmup_seconds
     else:
         reports = (pod.report for pod in state.active_pods if pod.report)

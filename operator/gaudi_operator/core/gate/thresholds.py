@@ -9,6 +9,7 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_runtime.contract.preparation import Preparation, SkipCause
 from gaudi_runtime.contract.report import (
     BucketPhase,
+    CapturableGraphs,
     Phase,
     PhaseProgress,
     VisionProgress,
@@ -118,6 +119,29 @@ _WORDS = {
 def has_fewer_graphs(report: WarmupReport) -> bool:
     """Return True if fewer graphs are captured, or fewer buckets are executed, than planned."""
     return any(progress.prepared < progress.planned for progress in (report.prompt, report.decode))
+
+
+def why_unreachable(
+    capturable: CapturableGraphs, planned_prompt: int, planned_decode: int, readiness: Readiness
+) -> str | None:
+    """Return why limits in the spec leave out too many graphs for the thresholds, as sentences; None if they do not."""
+    if readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+        return None
+    phases = (
+        (BucketPhase.PROMPT, capturable.prompt, planned_prompt, readiness.min_captured_prompt_percent),
+        (BucketPhase.DECODE, capturable.decode, planned_decode, readiness.min_captured_decode_percent),
+    )
+    clauses = [
+        f"{min_percent} % of the {phase} graphs, but limits in the spec leave only {count} of {planned}"
+        for phase, count, planned, min_percent in phases
+        if reaches_percent(count, planned, min_percent) is False
+    ]
+    if not clauses:
+        return None
+    return (
+        f"spec.readiness requires {' and '.join(clauses)}. Raise spec.warmup.maxGraphTokens, or lower the percentages "
+        "in spec.readiness."
+    )
 
 
 def captured_counts(report: WarmupReport) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import chain
 
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
-from gaudi_operator.core.gate.thresholds import WARMUP_INCOMPLETE, explain_shortfall
+from gaudi_operator.core.gate.thresholds import WARMUP_INCOMPLETE, explain_shortfall, why_unreachable
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
@@ -214,6 +214,15 @@ def _stall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
+def _unreachable_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+    """Return the problem of a pod that cannot reach the thresholds, before the pod captures its graphs."""
+    report = pod.report
+    if report is None or report.capturable is None or report.phase is Phase.SERVING:
+        return None
+    reason = why_unreachable(report.capturable, report.prompt.planned, report.decode.planned, criteria.readiness)
+    return Problem("ThresholdsUnreachable", f"Pod {pod.name} cannot receive traffic: {reason}") if reason else None
+
+
 def _shortfall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
@@ -299,6 +308,7 @@ _CHECKS = Checks(
     _worker_problem,
     _stall_problem,
     _last_failure_problem,
+    _unreachable_problem,
     _shortfall_problem,
     _recompile_problem,
     _error_rate_problem,

@@ -1,23 +1,21 @@
 """The conditions about the plan and the settings of a spec: PlanAccepted, BucketCoverage and others.
 
-See docs/reference/conditions.md. The message of PlanAccepted contains the costs of the plan and the source of these
-figures.
+See docs/reference/conditions.md. The message of PlanAccepted contains the reported costs of the plan.
 """
 
 from collections.abc import Iterable
 
-from gaudi_operator.api.v1alpha1.status import MEASURED_BASES, ConditionStatus, PlanBasis, PlanState
+from gaudi_operator.api.v1alpha1.status import ConditionStatus, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.forecast_checks import describe_gate_opening, estimated_shortfall
 from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.cold_shapes import suggest_bucket
+from gaudi_operator.core.status.cold_shapes import describe_cold_shapes
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
-from gaudi_operator.core.status.plan import current_forecast, describe_plan
+from gaudi_operator.core.status.plan import describe_plan
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles
 from gaudi_runtime.contract.compiles import StepPart
@@ -32,23 +30,16 @@ def _advise_on_cold_shapes(reports: Iterable[WarmupReport]) -> str:
 
 
 def judge_plan_accepted(state: State) -> Verdict:
-    """Judge the condition PlanAccepted: the spec can work according to all data that exist before a pod runs."""
+    """Judge the condition PlanAccepted: the spec is accepted, and its pods captured enough graphs."""
     if state.violation:
         return Verdict(FALSE, state.violation.reason, state.violation.message)
-    plan = state.plan
-    assert plan is not None  # noqa: S101 - an impossible plan is a violation
-    if plan.basis in MEASURED_BASES:
-        status, reason, shortfall = _judge_measured_plan(plan, state.inference)
-    else:
-        shortfall = estimated_shortfall(state.inference) if plan.basis is PlanBasis.ESTIMATED else None
-        status, reason = (TRUE, "Accepted") if shortfall is None else (UNKNOWN, "AcceptedAgainstEstimate")
-    outlook = None if plan.basis in MEASURED_BASES else describe_gate_opening(state.inference)
-    sentences = (describe_plan(plan, state.inference), shortfall, outlook, *plan_hints(state.inference))
+    status, reason, shortfall = _judge_captured(state.plan, state.inference) if state.plan else (TRUE, "Accepted", None)
+    sentences = (describe_plan(state.plan, state.inference), shortfall, *plan_hints(state.inference))
     return Verdict(status, reason, " ".join(sentence for sentence in sentences if sentence))
 
 
-def _judge_measured_plan(plan: PlanState, inference: Inference) -> tuple[ConditionStatus, str, str | None]:
-    """Return (status, reason, sentence) of a measured plan. The sentence reports missed thresholds, or is None."""
+def _judge_captured(plan: PlanState, inference: Inference) -> tuple[ConditionStatus, str, str | None]:
+    """Return (status, reason, sentence) of a reported plan. The sentence reports missed thresholds, or is None."""
     percents, readiness = plan.captured_percent, inference.spec.readiness
     thresholds = (
         ("prompt", percents.prompt, readiness.min_captured_prompt_percent),
@@ -72,23 +63,19 @@ def judge_bucket_coverage(state: State) -> Verdict:
     if state.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE:
         if any(map(_has_cold_shapes, reports)):
             message = "Requests had shapes without a warm graph. status.recompiles lists these shapes."
-            return Verdict(FALSE, "ColdShapes", f"{message} {suggest_bucket(state) or _advise_on_cold_shapes(reports)}")
+            remedy = describe_cold_shapes(reports, state.inference.identity.name) or _advise_on_cold_shapes(reports)
+            return Verdict(FALSE, "ColdShapes", f"{message} {remedy}")
         if steps := [step for report in reports for step in step_compiles(report)]:
             compiled_sampler = any(step.part is StepPart.SAMPLER for step in steps)
             reason = "SamplerCompiled" if compiled_sampler else "StepCompiled"
             return Verdict(FALSE, reason, describe_step_compiles(steps))
-    forecast = current_forecast(state)
-    if forecast is None:
-        return Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason.")
-    if gaps := forecast.plan_coverage.describe_gaps():
+    if not reports:
+        return Verdict(UNKNOWN, "NoReports", "No serving pod has reported yet.")
+    if gaps := next((report.gaps.message for report in reports if report.gaps and report.gaps.message), None):
         return Verdict(
             FALSE,
             "BucketsMissing",
             f"{gaps}. Such a batch waits for a compile. Change spec.bucketing or the limits in spec.engine.",
-        )
-    if not reports:
-        return Verdict(
-            UNKNOWN, "NoReports", "Every admissible batch has a bucket, but no serving pod has reported yet."
         )
     if _has_cold_batches(reports):
         return Verdict(

@@ -11,7 +11,7 @@ from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.classes import needs_namespace_labels
 from gaudi_operator.core.config_map_texts import referenced_texts
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.plan_answers import AnyPlanQuestion
+from gaudi_operator.core.policy_check import PolicyCheck
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.refusal import add_refusal
 from gaudi_operator.errors import StalledError
@@ -43,16 +43,13 @@ Their changes are noticed by the next reconcile, at the latest after this interv
 log = logging.getLogger(__name__)
 
 Wake = Callable[[Key], None]
-QueueQuestion = Callable[[Key, AnyPlanQuestion, Wake], None]
-"""A function that queues the plan question of a resource, and calls its last argument with the key after the answer."""
+QueueCheck = Callable[[Key, PolicyCheck, Wake], None]
+"""A function that queues the check of a resource's policy, and calls its last argument with the key after the check."""
 
 
 @dataclass(frozen=True)
 class Reconciler:
-    """The dependencies of a reconcile.
-
-    `decide` is pure. If `queue_question` is None, decisions compute plans themselves.
-    """
+    """The dependencies of a reconcile. `decide` is pure."""
 
     store: Store
     reports: ReportPoller
@@ -60,15 +57,15 @@ class Reconciler:
     events: Publisher
     metrics: Metrics
     decide: Callable[[Observed], Decision]
+    queue_check: QueueCheck
     clock: Clock = SYSTEM
-    queue_question: QueueQuestion | None = None
     gate_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
 
     async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
         """Run one reconcile of a resource, and write its status.
 
-        Returns the seconds until the next reconcile if nothing changes. If the decision has a plan question, `wake` is
-        called with the key after the question is answered. Raises OperatorError.
+        Returns the seconds until the next reconcile if nothing changes. If the decision needs a check of the policy,
+        `wake` is called with the key after the check. Raises OperatorError.
         """
         observed = self._observe(key, worker)
         if observed is None:
@@ -84,11 +81,9 @@ class Reconciler:
             is_current, refusal = await self._perform_actions(key, decision.actions, worker, observed.resource)
             if not is_current:
                 return 0.0  # the decided status is outdated too
-        if decision.question is not None:
-            # Queue the question after the gates are written. The reconcile then ends, so that no slot is held while the
-            # plan is computed.
-            assert self.queue_question  # noqa: S101 - only decisions that cannot answer it leave a question
-            self.queue_question(key, decision.question, wake)
+        if decision.pending_check is not None:
+            # Queue the check after the gates are written. The reconcile then ends, so that no slot is held meanwhile.
+            self.queue_check(key, decision.pending_check, wake)
             self._publish_events(key, observed, decision)
             return decision.requeue_after
         if refusal:

@@ -17,7 +17,7 @@ from gaudi_operator.core.decide import decide
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import ConfigMapTextKey, Observed, PodReport
-from gaudi_operator.core.plan_answers import SYNCHRONOUS_ANSWERS, PlanAnswers
+from gaudi_operator.core.policy_check import FindResult, PolicyCheck
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.client import ClusterClient as Client
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
@@ -110,16 +110,16 @@ class Cluster:
             status_held_since=START,  # short-lived states are over at the next reconcile
         )
 
-    def operate(self, answers: PlanAnswers = SYNCHRONOUS_ANSWERS) -> Decision:
+    def operate(self, find_result: FindResult = PolicyCheck.run) -> Decision:
         """Run one reconcile and perform its actions. The clock advances by one second."""
         self.now += timedelta(seconds=1)
-        plan = decide(self.observed(), self.defaults, answers)
+        plan = decide(self.observed(), self.defaults, find_result)
         self.perform(*plan.actions)
         self.show(plan)
         # The operator's own writes do not start a reconcile. So if no requeue is scheduled, a second decision must have
         # no actions.
-        if plan.requeue_after is None and plan.question is None:
-            again = decide(self.observed(), self.defaults, answers)
+        if plan.requeue_after is None and plan.pending_check is None:
+            again = decide(self.observed(), self.defaults, find_result)
             assert again.actions == ()
             assert again.status == plan.status
         return plan

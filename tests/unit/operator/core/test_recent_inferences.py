@@ -3,16 +3,13 @@
 from typing import Any
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.plan_answers import PlanAnswers
 from gaudi_operator.core.resource import Inference, InferenceCache
 from tests.unit.operator.core.resources import resource
 
-ANSWERS = PlanAnswers(2**20)
 
-
-def read(recent: InferenceCache, uid: str = "u", answers: PlanAnswers = ANSWERS, **overrides: Any) -> Inference:
+def read(recent: InferenceCache, uid: str = "u", **overrides: Any) -> Inference:
     found = resource(**overrides)
-    return recent.read({**found, "metadata": {**found["metadata"], "uid": uid}}, answers)
+    return recent.read({**found, "metadata": {**found["metadata"], "uid": uid}})
 
 
 def test_unchanged_resource_is_the_same_object() -> None:
@@ -31,12 +28,6 @@ def test_restart_annotation_is_read_although_the_spec_is_unchanged() -> None:
     read(recent)
     now = {RESTARTED_AT_ANNOTATION: "2026-01-01T00:00:00Z"}
     assert read(recent, annotations=now).identity.restarted_at == now[RESTARTED_AT_ANNOTATION]
-
-
-def test_each_answer_source_has_a_separate_entry() -> None:
-    recent, others = InferenceCache(2), PlanAnswers(2**20)
-    read(recent)
-    assert read(recent, answers=others).answers is others
 
 
 def test_resources_with_equal_specs_are_distinguished() -> None:

@@ -121,8 +121,3 @@ def peak(pid: int | str = "self") -> int:
 def reset_peak(pid: int | str = "self") -> None:
     """Reset the peak memory of a process to its current memory."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def children() -> list[int]:
-    """Return the process ids of this thread's running child processes."""
-    return [int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]

@@ -18,15 +18,10 @@ def test_expensive_bucket_file_is_refused_with_few_calls() -> None:
     """A reconcile of this spec once took 33 s of processor time and 1.1 GiB of memory."""
     found = reconcile_twice(STAIRCASES, counted=True)
     assert (found.accepted["status"], found.accepted["reason"]) == ("False", "PlanImpossible")
-    assert found.accepted["message"].startswith("spec.bucketing.file: the search for gaps between the buckets of 5000 ")
+    assert "the file has more than 2000 lines with buckets" in found.accepted["message"]
     assert found.objects == 0
     assert sum(found.calls) < 200_000
     assert found.grown < 64 * MIB
-
-
-def test_refusal_is_cached() -> None:
-    first, second = reconcile_twice(REFUSED["more than 250,000 buckets"][0], counted=True).calls
-    assert second < first / 4
 
 
 def test_refused_spec_keeps_serving_pods() -> None:

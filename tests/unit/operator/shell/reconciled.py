@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.plan_answers import AnyPlanQuestion
+from gaudi_operator.core.policy_check import PolicyCheck
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics
@@ -41,7 +41,7 @@ class Operator:
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.requeue_after: float | None = None
-        self.questions: list[tuple[Key, AnyPlanQuestion, Callable[[Key], None]]] = []
+        self.queued_checks: list[tuple[Key, PolicyCheck, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
@@ -56,8 +56,8 @@ class Operator:
             self.publisher,
             self.metrics,
             lambda observed: self.decide(observed),
+            lambda *queued: self.queued_checks.append(queued),
             clock,
-            lambda *question: self.questions.append(question),
         )
         self.controller = Controller(reconciler, 4)
 

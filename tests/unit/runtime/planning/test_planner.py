@@ -243,15 +243,15 @@ def test_device_without_a_block_is_refused() -> None:
 @pytest.mark.parametrize(
     ("phase", "policy", "combined"),
     [
-        ("prompt", ranges("prompt.query", min=1, step=1, max=50_001), 50_001 * 100),
-        ("decode", ranges("decode.blocks", min=1, step=1, max=50_001), 50_001 * 100),
+        ("prompt", ranges("prompt.query", min=1, step=1, max=10_001), 10_001 * 500),
+        ("decode", ranges("decode.blocks", min=1, step=1, max=10_001), 10_001 * 500),
     ],
 )
 def test_ranges_with_too_many_buckets_are_refused(phase: str, policy: BucketPolicy, combined: int) -> None:
-    wide = Limits(max_model_len=50_001, max_num_seqs=100, max_num_prefill_seqs=100, max_num_batched_tokens=50_001)
+    wide = Limits(max_model_len=10_001, max_num_seqs=500, max_num_prefill_seqs=500, max_num_batched_tokens=10_001)
     every = {"decode": policy.decode.model_copy(update={"batch_size": RangeSettings(step=1)})}
     with pytest.raises(PlanImpossible) as refused:
-        make_plan(policy.model_copy(update=every), wide, kv_blocks=50_001)
+        make_plan(policy.model_copy(update=every), wide, kv_blocks=10_001)
     assert str(refused.value) == (
         f"the {phase} ranges combine to {combined} buckets, but at most 5000000 are allowed. Choose larger steps "
         f"in bucketing.{phase}, or another strategy"
@@ -277,7 +277,7 @@ SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2)
     [
         (SMALL_LINEAR, 1 * 4 * 3 + 3 * 6),
         (linear(query=RangeSettings(max=512), blocks=RangeSettings(min=0)), 0),
-        (linear(query=RangeSettings(min=1, step=1, max=99_999), context=RangeSettings(max=60)), 3 * 7),
+        (linear(query=RangeSettings(min=1, step=1, max=9_999), context=RangeSettings(max=60)), 3 * 7),
         (BucketPolicy(strategy=Strategy.FILE, file="(1, 128, 0)"), 11),
         (BucketPolicy(strategy=Strategy.FILE), 0),
         (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),

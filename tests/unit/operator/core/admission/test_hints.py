@@ -1,4 +1,4 @@
-"""Hints about a spec, such as an untested model or card. A hint does not refuse the spec."""
+"""Hints in the condition PlanAccepted. A hint does not refuse the spec."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,10 +12,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.states import state_of
 
-GAUDI2 = {"generation": "gaudi2", "deviceMemory": None}
 VLLM = {"name": "vllm"}
-PUBLISHED = "is published as validated on"
-MAY_WORK = "The model may still work on this card."
 
 
 def repository(name: str, **model: Any) -> dict[str, Any]:
@@ -38,79 +35,6 @@ def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
     assert plan_hints(replace(asked, stored_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
-def test_published_configuration_needs_no_hint() -> None:
-    assert hints_of(model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == ()
-
-
-def test_renamed_model_is_recognized() -> None:
-    assert hints_of(model=repository("meta-llama/Meta-Llama-3.1-70B"), parallelism={"tensor": 4}) == ()
-
-
-def test_other_tensor_parallelism_gets_a_hint() -> None:
-    assert hints_of(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 2}) == (
-        f"meta-llama/Llama-3.3-70B-Instruct {PUBLISHED} gaudi3 with tensor parallel 4 or 8, but "
-        "spec.parallelism.tensor is 2.",
-    )
-
-
-def test_one_card_needs_no_hint_for_qwen_vl() -> None:
-    assert hints_of(model=repository("Qwen/Qwen2.5-VL-7B-Instruct", dtype="bfloat16")) == ()
-
-
-def test_older_validation_list_is_marked_as_older() -> None:
-    (found,) = hints_of(model=repository("Qwen/Qwen3-32B"), parallelism={"tensor": 4})
-    assert found == (
-        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, by a release before vLLM's plugin for Gaudi, with tensor parallel 8, "
-        "but spec.parallelism.tensor is 4."
-    )
-
-
-@pytest.mark.parametrize(
-    "model", [repository("meta-llama/Llama-3.2-11B-Vision-Instruct"), {"servedNames": ["llama-3.2-90b-vision"]}]
-)
-def test_model_unsupported_by_all_releases_cannot_start(model: dict[str, Any]) -> None:
-    (found,) = hints_of(model=model)
-    assert found.endswith(" cannot start: vLLM 0.10.2 is the last release that serves it. Choose another model.")
-
-
-def test_other_datatype_gets_a_hint() -> None:
-    model = repository("meta-llama/Llama-3.1-70B-Instruct", quantization={"method": "awq"})
-    assert hints_of(model=model, parallelism={"tensor": 8}) == (
-        f"meta-llama/Llama-3.1-70B-Instruct {PUBLISHED} gaudi3 with bf16 or fp8, but this spec uses int4.",
-    )
-
-
-def test_other_card_gets_a_hint() -> None:
-    assert hints_of(model=repository("Qwen/Qwen3-32B"), accelerator=GAUDI2, parallelism={"tensor": 8}) == (
-        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, but not on gaudi2. {MAY_WORK}",
-    )
-
-
-def test_unlisted_model_gets_a_hint() -> None:
-    assert hints_of(model=repository("acme/own")) == (f"acme/own {PUBLISHED} no card. {MAY_WORK}",)
-
-
-def test_missing_family_setting_gets_a_hint_until_set() -> None:
-    model, tensor = repository("Qwen/Qwen3-32B"), {"tensor": 8}
-    name = "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"
-    graphs = {**VLLM, "executionMode": "HpuGraphs"}
-    for mode in ("HpuGraphs", "Lazy"):
-        (found,) = hints_of(model=model, parallelism=tensor, engine={**VLLM, "executionMode": mode})
-        assert f'{name}: "false", but spec.engine.settings does not contain this setting.' in found
-    assert hints_of(model=model, parallelism=tensor, engine={**graphs, "settings": {name: "true"}}) == ()
-    assert hints_of(model=model, parallelism=tensor) == ()
-
-
-@pytest.mark.parametrize("names", [["chat"], ["chat", "acme/own"]])
-def test_custom_checkpoint_is_not_matched_by_name(names: list[str]) -> None:
-    assert hints_of(model={"servedNames": names}) == ()
-
-
-def test_served_name_of_a_published_model_is_matched() -> None:
-    (found,) = hints_of(model={"servedNames": ["chat", "llama-3.3-70b-instruct"]})
-    assert "tensor parallel 4 or 8" in found
-
-
 @pytest.mark.parametrize("engine", ["torch", "sim"])
 def test_other_engines_get_no_hint(engine: str) -> None:
     assert (
@@ -119,11 +43,11 @@ def test_other_engines_get_no_hint(engine: str) -> None:
 
 
 def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:
-    found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own"))
+    found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own", itemsPerPrompt={"image": 1}))
     assert first_violation(found, DEFAULTS) is None
     verdict = judge_plan_accepted(state_of(inference=found))
     assert verdict.reason == "Accepted"
-    assert verdict.message.endswith(f"no card. {MAY_WORK}")
+    assert verdict.message.endswith("Until then, plans contain no vision buckets.")
 
 
 def test_speculation_gets_a_hint_about_greedy_requests() -> None:
@@ -138,6 +62,5 @@ def test_speculation_gets_a_hint_about_greedy_requests() -> None:
 def test_vision_model_gets_a_hint_about_unplanned_buckets(items: dict[str, int]) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16", itemsPerPrompt=items)
     assert hints_of(model=model) == (
-        "Vision buckets are unknown until a pod has loaded the model. Until then, plans and estimates contain no "
-        "vision buckets.",
+        "Vision buckets are unknown until a pod has loaded the model. Until then, plans contain no vision buckets.",
     )

@@ -9,11 +9,11 @@ import yaml
 from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
+from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.forecast_checks import estimated_shortfall, estimated_violation
 from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.admission.plugin import plugin_violation
+from gaudi_operator.core.admission.kv_cache_bounds import policy_check
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
@@ -36,13 +36,8 @@ def example(path: Path) -> Inference:
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_example_is_accepted(path: Path) -> None:
     assert first_violation(example(path), DEFAULTS) is None
-    assert plugin_violation(example(path)) is None
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
-def test_example_is_not_refused_by_its_estimate(path: Path) -> None:
-    assert estimated_violation(example(path)) is None
-    assert estimated_shortfall(example(path)) is None
+    assert check_attention_slicing(example(path)) is None
+    assert policy_check(example(path)).run() is None
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)

@@ -9,7 +9,7 @@ import yaml
 
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.plugin import plugin_violation
+from gaudi_operator.core.admission.kv_cache_bounds import policy_check
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import shared_memory_size
@@ -47,7 +47,7 @@ def test_every_variant_has_an_expected_flag() -> None:
 def test_variant_is_accepted_and_rendered(title: str) -> None:
     found = variant_inference(FRAGMENTS[title])
     assert first_violation(found, DEFAULTS) is None
-    assert plugin_violation(found) is None
+    assert policy_check(found).run() is None
     assert FLAGS[title] in render_engine_options(runtime_config(found)).args
 
 

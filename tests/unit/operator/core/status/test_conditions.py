@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.admission.estimate import why_not_estimated
-from gaudi_operator.core.admission.spec_forecast import forecast_plan
 from gaudi_operator.core.gate.recompiles import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.condition_table import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions
 from gaudi_runtime.contract.report import (
+    PlanGaps,
     ServedTraffic,
     ServedVision,
     WarmupReport,
@@ -23,7 +22,6 @@ from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import CARD, NOW, inference
 from tests.unit.operator.core.states import (
     DONE,
-    IMPOSSIBLE,
     PAUSED,
     closed,
     having_served,
@@ -46,9 +44,7 @@ TROUBLED = state_of([serving("a")], problem=Problem("ImagePullBackOff", "Check t
 EMPTY = state_of([], DONE, desired=0)
 AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
 BUCKETED = "Every admissible batch has a bucket"
-GAPS = inference(
-    bucketing={"strategy": "Linear", "prompt": {"query": {"max": 128}}, "allowGaps": True},
-)
+GAPS = PlanGaps(prompt=1, message="50.0 % of the prompt shapes have no bucket")
 COLD = Verdict(
     FALSE,
     "ColdShapes",
@@ -71,12 +67,6 @@ def passed(pods: int, others: str = "") -> str:
 
 def driven(release: str) -> WarmupReport:
     return report(releases=f"Driven by {release}.")
-
-
-def missing() -> str:
-    found = forecast_plan(GAPS)
-    assert found is not None
-    return found.plan_coverage.describe_gaps() or ""
 
 
 TABLE: list[tuple[str, State, Verdict]] = [
@@ -241,8 +231,8 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "Accepted",
-            "8 prompt and 24 decode buckets are planned for 64 KV blocks. Their memory and warm-up time are unknown "
-            f"until the first pod has measured them: {why_not_estimated(inference().spec)}.",
+            "The first pod reports the figures of the plan. To estimate them before, run `gaudi-plan forecast "
+            "--from-cluster tiny`.",
         ),
     ),
     ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
@@ -283,25 +273,20 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         SERVED,
-        Verdict(UNKNOWN, "NoReports", f"{BUCKETED}, but no serving pod has reported yet."),
+        Verdict(UNKNOWN, "NoReports", "No serving pod has reported yet."),
     ),
     (
         "BucketCoverage",
-        state_of([serving(said=report())], violation=Problem("PlanImpossible", "No bucket."), inference=IMPOSSIBLE),
-        Verdict(UNKNOWN, "NoPlan", "No plan is possible. The condition PlanAccepted has the reason."),
-    ),
-    (
-        "BucketCoverage",
-        state_of([serving(said=report())], inference=GAPS),
+        state_of([serving(said=report(gaps=GAPS))]),
         Verdict(
             FALSE,
             "BucketsMissing",
-            f"{missing()}. Such a batch waits for a compile. Change spec.bucketing or the limits in spec.engine.",
+            f"{GAPS.message}. Such a batch waits for a compile. Change spec.bucketing or the limits in spec.engine.",
         ),
     ),
     (
         "BucketCoverage",
-        state_of([serving(said=report(recompiles_since_ready=1))], inference=GAPS),
+        state_of([serving(said=report(recompiles_since_ready=1, gaps=GAPS))]),
         COLD,
     ),
     (
@@ -329,11 +314,6 @@ def test_conditions_of_every_table_row_follow_the_api_conventions(found: State) 
     generation = found.inference.identity.generation
     status = {"observedGeneration": generation, "conditions": conditions}
     assert violations({"metadata": {"generation": generation}, "status": status}) == []
-
-
-def test_missing_buckets_are_reported_with_percentage_and_first_gap() -> None:
-    said = verdict("BucketCoverage", state_of([serving(said=report())], inference=GAPS)).message
-    assert [fact for fact in ("50.0 %", "1 gap", "(1, 129, 0) to (1, 256, 0)") if fact not in said] == []
 
 
 def test_cold_shapes_are_accepted_if_recompiles_are_ignored() -> None:

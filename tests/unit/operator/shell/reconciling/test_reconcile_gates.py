@@ -5,13 +5,17 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
+from gaudi_operator.core.admission.kv_cache_bounds import policy_check
 from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import POD
+from tests.unit.operator.core.resources import inference
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, manifest
 from tests.unit.operator.shell.reconciled import AWAY, REFUSED, Operator, made
 from tests.world.api import Object
+
+CHECK = policy_check(inference())
 
 
 def test_gates_are_written_before_anything_else(operator: Operator) -> None:
@@ -110,29 +114,29 @@ def test_no_gate_is_written_after_the_stop(operator: Operator) -> None:
 
 
 def waiting(operator: Operator) -> Operator:
-    """Let decisions set a gate and then wait for the answer to a question."""
+    """Let decisions set a gate and then wait for the check of a policy."""
     pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
     gate = SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
-    operator.decide = lambda _: Decision((gate,), operator.status, question="what is the plan like?")
+    operator.decide = lambda _: Decision((gate,), operator.status, pending_check=CHECK)
     operator.observe_objects(operator.resource)
     return operator
 
 
-def test_gate_is_written_while_a_question_waits(operator: Operator) -> None:
+def test_gate_is_written_while_a_check_waits(operator: Operator) -> None:
     waiting(operator)
     assert [path for _, path in operator.memory.writes] == [POD.path(NAMESPACE, "a", "status")]
-    assert [question for _, question, _ in operator.questions] == ["what is the plan like?"]
+    assert [check for _, check, _ in operator.queued_checks] == [CHECK]
 
 
-def test_gate_event_is_published_while_a_question_waits(operator: Operator) -> None:
+def test_gate_event_is_published_while_a_check_waits(operator: Operator) -> None:
     gate = Event("Normal", "GateOpened", "all is captured")
-    operator.decide = lambda _: Decision((), operator.status, (gate,), question="what is the plan like?")
+    operator.decide = lambda _: Decision((), operator.status, (gate,), pending_check=CHECK)
     operator.observe_objects(operator.resource)
     assert [each["reason"] for each in operator.memory.api.kind("Event")] == ["GateOpened"]
 
 
-def test_answer_starts_a_reconcile_of_its_resource(operator: Operator) -> None:
-    [(key, _, wake)] = waiting(operator).questions
+def test_checked_policy_starts_a_reconcile_of_its_resource(operator: Operator) -> None:
+    [(key, _, wake)] = waiting(operator).queued_checks
     operator.decide = operator._decide
     operator.loop.call_soon(wake, key)
     operator.pass_time(0)

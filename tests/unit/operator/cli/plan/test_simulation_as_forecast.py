@@ -1,13 +1,17 @@
-"""A simulation captures exactly the estimated graphs, so its estimated shortfall is certain."""
+"""A simulation captures exactly the graphs that `gaudi-plan forecast` names."""
 
 import threading
 from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.spec_forecast import forecast_plan
+from gaudi_operator.cli.plan.forecast_target import forecast_target
 from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_runtime.catalog.cards import card_named
+from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.inputs import inputs_from_config
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.support.forecasts import seed
@@ -35,20 +39,19 @@ async def simulate(spec: dict[str, Any]) -> WarmupReport:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_simulation_captures_the_estimated_graphs(case: str) -> None:
+async def test_simulation_captures_the_forecast_graphs(case: str) -> None:
     spec = seed(**CASES[case])
     spec["engine"]["simulation"] = {**spec["engine"]["simulation"], "timeScale": "0"}
-    found = forecast_plan(inference(**spec))
-    assert found is not None
-    assert found.estimate is not None
-    assert found.estimate.prompt is not None
-    assert found.estimate.decode is not None
+    resource = inference(**spec)
+    target = forecast_target(resource.spec)
+    assert target is not None
+    found = forecast(inputs_from_config(runtime_config(resource)), known_shape(target.model), card_named(target.card))
     report = await simulate(spec)
     assert report.memory is not None
-    assert report.memory.kv_blocks == found.kv_blocks == found.estimate.kv_blocks
-    assert (report.prompt.planned, report.decode.planned) == (found.prompt_buckets, found.decode_buckets)
-    assert (report.prompt.captured, report.decode.captured) == (
-        found.estimate.prompt.expected,
-        found.estimate.decode.expected,
-    )
-    assert report.prompt.graph_bytes + report.decode.graph_bytes == found.estimate.graph_bytes
+    assert report.memory.kv_blocks == int(found.kv_blocks.value)
+    for phase, reported in ((found.prompt, report.prompt), (found.decode, report.decode)):
+        assert phase is not None
+        assert phase.captured_buckets is not None
+        assert phase.graph_bytes is not None
+        assert (reported.planned, reported.captured) == (phase.planned, len(phase.captured_buckets))
+        assert reported.graph_bytes == round(phase.graph_bytes.value)

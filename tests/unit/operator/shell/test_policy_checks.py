@@ -1,0 +1,137 @@
+"""Checks of bucket policies: namespaces take turns, results are cached, and all checks together have a bound."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from gaudi_operator.clock import SYSTEM
+from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.policy_check import CheckPending, PolicyCheck
+from gaudi_operator.shell import policy_checks
+from gaudi_operator.shell.policy_checks import CheckQueue, PolicyChecks, QueuedCheck
+from gaudi_operator.shell.watching.store import Key
+from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.resources import inference
+
+CHECK = policy_check(inference())
+IMPOSSIBLE = policy_check(inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 0}}}))
+KEY = Key("models", "tiny")
+
+
+@dataclass(frozen=True)
+class Counted(PolicyCheck):
+    """A check that records its runs."""
+
+    runs: list[str] = field(default_factory=list)
+    act: Callable[[], None] = lambda: None
+
+    def run(self) -> Problem | None:
+        """Record the run, and act."""
+        self.runs.append(self.key)
+        self.act()
+        return None
+
+
+def counted(key: str, runs: list[str], act: Callable[[], None] = lambda: None) -> Counted:
+    return Counted(CHECK.policy, CHECK.limits, 1, refuses_gaps=True, key=key, runs=runs, act=act)
+
+
+async def run_check(checks: PolicyChecks, check: PolicyCheck, key: Key = KEY) -> Key:
+    """Queue a check, and return the key with which the resource was woken."""
+    woken = asyncio.get_running_loop().create_future()
+    checks.queue_check(key, check, woken.set_result)
+    async with asyncio.timeout(30):
+        return Key(*await woken)
+
+
+async def test_unknown_result_is_pending() -> None:
+    with pytest.raises(CheckPending) as pending:
+        PolicyChecks(SYSTEM).find_result(CHECK)
+    assert pending.value.check is CHECK
+
+
+@pytest.mark.parametrize(("check", "reason"), [(CHECK, None), (IMPOSSIBLE, "PlanImpossible")])
+async def test_checked_policy_wakes_its_resource(check: PolicyCheck, reason: str | None) -> None:
+    async with PolicyChecks(SYSTEM) as checks:
+        assert await run_check(checks, check) == KEY
+        found = checks.find_result(check)
+        assert (found.reason if found else None) == reason
+
+
+async def test_equal_policies_are_checked_once() -> None:
+    runs: list[str] = []
+    async with PolicyChecks(SYSTEM) as checks:
+        await run_check(checks, counted("a", runs))
+        await run_check(checks, counted("a", runs), Key("others", "tiny"))
+    assert runs == ["a"]
+
+
+async def test_defect_of_the_check_refuses_no_policy() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async with PolicyChecks(SYSTEM) as checks:
+        check = counted("a", [], fail)
+        await run_check(checks, check)
+        assert checks.find_result(check) is None
+
+
+async def test_event_loop_runs_during_a_check() -> None:
+    turns = 0
+    async with PolicyChecks(SYSTEM) as checks:
+        task = asyncio.ensure_future(run_check(checks, counted("a", [], lambda: time.sleep(0.2))))
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns > 10
+
+
+async def test_checks_use_at_most_their_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check takes 2 s of the test's clock, so 6 s must pass before the next check begins."""
+    clock, slept = [0.0], list[float]()
+
+    def work() -> None:
+        clock[0] += 2.0
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    checks = PolicyChecks(replace(SYSTEM, monotonic=lambda: clock[0]))
+    monkeypatch.setattr(policy_checks.asyncio, "sleep", sleep)
+    async with checks:
+        await run_check(checks, counted("a", [], work))
+        await run_check(checks, counted("b", [], work))
+    assert slept[0] == 6.0
+
+
+async def test_number_of_results_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_checks, "MOST_RESULTS", 1)
+    async with PolicyChecks(SYSTEM) as checks:
+        first = counted("a", [])
+        await run_check(checks, first)
+        await run_check(checks, counted("b", []))
+        with pytest.raises(CheckPending):
+            checks.find_result(first)
+
+
+def queued(namespace: str, name: str, key: str) -> QueuedCheck:
+    return QueuedCheck(Key(namespace, name), counted(key, []), lambda _: None)
+
+
+def test_namespaces_take_turns() -> None:
+    queue = CheckQueue()
+    for number in range(3):
+        queue.add(queued("many", f"m{number}", f"many {number}"))
+    queue.add(queued("one", "o", "one"))
+    order = [item.check.key for item in iter(queue.pop, None)]
+    assert order == ["many 0", "one", "many 1", "many 2"]
+
+
+def test_newer_check_replaces_the_waiting_one() -> None:
+    queue = CheckQueue()
+    queue.add(queued("a", "x", "old"))
+    queue.add(queued("a", "x", "new"))
+    assert [item.check.key for item in iter(queue.pop, None)] == ["new"]
