@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import httpx
-from tests.cluster.test_plan_refuses import broken_rules
 
 from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.resource import GaudiInference

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from gaudi_runtime.buckets.kv_blocks import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
-from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.ranges import LONG_MODEL_LEN
