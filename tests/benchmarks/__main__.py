@@ -16,7 +16,7 @@ BENCHMARKS = (
     "vllm_engine",
     "sim_runtimes",
     "gate_latency",
-    "slow_plans",
+    "precheck",
     "endpoint_latency",
     "peers",
     "thousand",

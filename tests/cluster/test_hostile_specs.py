@@ -58,7 +58,7 @@ async def test_any_spec_gets_a_status_while_others_serve(
 
     kubelet.on_start = FakeRuntime.warm
     watched = f"{api.namespace},{other_api.namespace}"
-    async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1) as operator:
+    async with new_operator(watch_namespaces=watched) as operator:
         pid = operator.pid
         names = await admitted(other_api)
         assert len(names) > SPECS / 5

@@ -1,6 +1,6 @@
-"""The condition PlanAccepted.
+"""The condition PlanAccepted and status.plan.
 
-Refused specs start no pod. Accepted specs show an estimate, and later the pod's figures.
+Refused specs start no pod. Accepted specs have no figures until a pod has reported them.
 """
 
 from functools import partial
@@ -36,21 +36,19 @@ async def plan_of(api: KubeApi) -> Object:
     return dict(status["plan"])
 
 
-async def test_unreachable_threshold_stalls_until_it_is_lowered(
+async def test_missed_threshold_stalls_until_it_is_lowered(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     kubelet.schedulable = lambda _: False
     await api.create(gaudi_inference("tiny", **seed(**FAST)))
-    refusal = await until(partial(stalled, api, "ThresholdsUnreachable"), "the resource to be Stalled")
-    assert "`gaudi-plan forecast --from-cluster tiny " in refusal["message"]
-    assert (await plan_of(api))["basis"] == "Estimated"
-    assert [await api.list(kind, NAME_LABEL) for kind in ("ReplicaSet", "Pod", "ControllerRevision")] == [[], [], []]
+    await until(partial(plan_accepted, api, "`gaudi-plan forecast --from-cluster tiny`"), "the first condition")
+    assert "plan" not in (await api.get("GaudiInference", "tiny") or {})["status"]
+    kubelet.schedulable = lambda _: True
+    await kubelet.reschedule()
+    await until(partial(stalled, api, "CapturedBelowThreshold"), "the resource to be Stalled", seconds=60)
 
     await api.merge("GaudiInference", "tiny", REACHABLE)
-    await until(partial(plan_accepted, api, "an estimate from the description of card gaudi2"), "the estimate")
-    kubelet.schedulable = lambda _: True  # not earlier, because the pod's figures replace the estimate
-    await kubelet.reschedule()
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
     await until(partial(plan_accepted, api, "simulated by pod tiny-"), "the pod's figures")
     plan = await plan_of(api)
@@ -65,8 +63,8 @@ async def test_refused_plan_leaves_serving_pods_untouched(
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
     names = await all_running(api, kubelet, 2)
-    await api.merge("GaudiInference", "tiny", {"spec": seed(**FAST)})
-    await until(partial(stalled, api, "ThresholdsUnreachable"), "the resource to be Stalled")
+    await api.merge("GaudiInference", "tiny", {"spec": {"bucketing": HALVED}})
+    await until(partial(stalled, api, "BucketsMissing"), "the resource to be Stalled")
     assert await all_running(api, kubelet, 2) == names
     resource = await api.get("GaudiInference", "tiny")
     assert condition_of(resource, "Available")["status"] == "True"
@@ -77,21 +75,25 @@ HALVED = {"strategy": "File", "file": "(1, 256, 0)\n(2, 1, 64)\n"}
 """Buckets for half of the sequences that may run."""
 
 
-async def test_plan_with_gaps_is_refused(api: KubeApi, operator: OperatorProcess) -> None:
+async def test_policy_with_gaps_is_refused(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", bucketing=HALVED))
-    await until(partial(reports_gap, api, "PlanAccepted"), "the plan to be refused")
+    refusal = await until(partial(stalled, api, "BucketsMissing"), "the policy to be refused")
+    assert "decode batches of 3 to 4 sequences have no bucket" in refusal["message"]
     assert await api.list("ReplicaSet", NAME_LABEL) == []
 
 
-async def test_allowed_gaps_are_reported_before_a_pod_exists(api: KubeApi, operator: OperatorProcess) -> None:
-    await api.create(gaudi_inference("tiny", bucketing={**HALVED, "allowGaps": True}))
-    await until(partial(reports_gap, api, "BucketCoverage"), "the gaps in BucketCoverage")
+async def test_allowed_gaps_are_reported_by_a_pod(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    kubelet.make_runtime = partial(real_runtime, api, tmp_path)
+    await api.create(gaudi_inference("tiny", engine={"name": "sim"}, bucketing={**HALVED, "allowGaps": True}))
+    await until(partial(reports_gap, api), "the gaps in BucketCoverage", seconds=60)
     assert (await plan_of(api))["decodeGaps"] == 1
 
 
-async def reports_gap(api: KubeApi, kind: str) -> bool:
-    """Return whether the condition of type `kind` reports the gap."""
-    condition = condition_of(await api.get("GaudiInference", "tiny"), kind)
+async def reports_gap(api: KubeApi) -> bool:
+    """Return whether the condition BucketCoverage reports the gap."""
+    condition = condition_of(await api.get("GaudiInference", "tiny"), "BucketCoverage")
     return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]
 
 

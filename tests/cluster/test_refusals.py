@@ -16,11 +16,9 @@ from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.cluster.conftest import NewOperator
 from tests.cluster.pods import ready
 from tests.cluster.refusals import NONE, check
-from tests.cluster.test_hostile_plans import SEARCH
-from tests.cluster.test_plan_accepted import FAST, HALVED, IMPOSSIBLE
+from tests.cluster.test_plan_accepted import HALVED, IMPOSSIBLE
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
-from tests.support.forecasts import seed
 from tests.support.kube_api import KubeApi, Object, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
@@ -33,9 +31,7 @@ STRICT = {"fieldValidation": "Strict"}
 SPECS: dict[str, Mapping[str, Any]] = {
     **{case: spec for case, (spec, _) in REFUSED.items()},
     **{case: spec for case, (spec, _) in IMPOSSIBLE.items()},
-    "unreachable thresholds": seed(**FAST),
     "gaps of a bucket file": {"bucketing": HALVED},
-    "a search without end": SEARCH,
     **{f"without a class: {json.dumps(spec)}": spec for _, _, spec, _ in NEEDS_PERMISSION},
 }
 """Specs that the API server accepts and that must not run."""
@@ -141,7 +137,7 @@ async def test_accepted_bad_specs_are_refused_as_in_the_table(
     api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
-    async with new_operator(plan_cpu_seconds=1):
+    async with new_operator():
         edits = [refused_edit(api, f"bad-{number}", spec) for number, spec in enumerate(SPECS.values())]
         rows = await asyncio.gather(*edits)
     check("specs", dict(zip(SPECS, rows, strict=True)))

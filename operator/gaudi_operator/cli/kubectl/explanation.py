@@ -56,7 +56,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ): (POD,),
     ("PodsRefused",): (WORKLOAD,),
     (
-        *("PlanImpossible", "WeightsTooLarge", "NoKvBlock", "ParallelismImpossible", "ThresholdsUnreachable"),
+        *("PlanImpossible", "BucketsMissing", "ThresholdsUnreachable"),
         *("CapturedBelowThreshold", "WarmupIncomplete"),
     ): (FORECAST, EDIT),
     ("WarmupStalled",): (LOG, POD),

@@ -135,8 +135,6 @@ def _condition_event(condition: Condition, previous: Condition | None, gate_sent
         # reports the missed thresholds.
         case "PlanAccepted", ConditionStatus.FALSE if condition.reason != "CapturedBelowThreshold":
             return Event("Warning", "PlanRefused", condition.message)
-        case "PlanAccepted", ConditionStatus.UNKNOWN if condition.reason == "AcceptedAgainstEstimate":
-            return Event("Warning", "PlanAgainstEstimate", condition.message)
         case "Stalled", ConditionStatus.TRUE:
             return Event("Warning", "Stalled", f"{condition.reason}: {condition.message}")
         case "Degraded", ConditionStatus.TRUE:
