@@ -89,31 +89,18 @@ BUCKETS = (
     Bad("strategy_not_offered", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
     Bad(
         "file_strategy_without_file",
-        "spec.bucketing must set file or fileFrom with strategy File",
+        "spec.bucketing must set file with strategy File",
         {"bucketing": {"strategy": "File"}},
     ),
     Bad(
         "file_with_another_strategy",
-        "spec.bucketing must set file or fileFrom with strategy File",
+        "spec.bucketing must set file with strategy File",
         {"bucketing": {"file": "(1, 128, 0)"}},
     ),
     Bad(
         "budget_with_another_strategy",
         "spec.bucketing.optimal is only for strategy Optimal",
         {"bucketing": {"optimal": {}}},
-    ),
-    Bad(
-        "traffic_twice",
-        "spec.bucketing.optimal must not set both",
-        {
-            "bucketing": {
-                "strategy": "Optimal",
-                "optimal": {
-                    "traffic": "prompt 1 9 0 1",
-                    "trafficFrom": {"configMapKeyRef": {"name": "traffic", "key": "text"}},
-                },
-            }
-        },
     ),
     Bad(
         "optimal_with_two_budgets",

@@ -7,7 +7,7 @@ does not have the object.
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from yaml import YAMLError
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
-from gaudi_operator.core.config_map_texts import insert_texts, referenced_texts
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.core.observed import ConfigMapTextKey
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
 
@@ -100,21 +98,6 @@ class Cluster:
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
             )
         return dict(manifest)
-
-    def fetch_inference_with_texts(self, name: str) -> Manifest:
-        """Return a GaudiInference with the texts of its ConfigMaps inserted into the spec, as the operator reads it."""
-        manifest = self.fetch_inference(name)
-        return dict(insert_texts(manifest, self.read_referenced_texts(manifest)))
-
-    def read_referenced_texts(self, manifest: Manifest) -> dict[ConfigMapTextKey, str]:
-        """Return the texts of the ConfigMaps that the spec references. Missing texts are omitted."""
-        texts = {}
-        for text_key in referenced_texts(manifest):
-            with suppress(ConfigError), self._convert_errors("read", text_key.name):
-                read_config_map = client.CoreV1Api(self._api).read_namespaced_config_map
-                data = read_config_map(text_key.name, self.namespace, _request_timeout=TIMEOUT_SECONDS).data or {}
-                texts.update({text_key: str(data[text_key.key])} if text_key.key in data else {})
-        return texts
 
     def find_lease(self, name: str, lease_namespace: str, lease_name: str) -> Manifest | None:
         """Return the Lease of the operator that reconciles the GaudiInference `name`; None if there is no Lease."""

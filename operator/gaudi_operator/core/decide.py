@@ -17,7 +17,6 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults, resolve_class
-from gaudi_operator.core.config_map_texts import insert_texts
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import judge_gates
@@ -61,7 +60,7 @@ def decide(
     The order is: gates by pod reports, admission of the spec, the next rollout step, children, status. `find_result`
     returns the result of the check of a policy. `read` parses the resource and may return a cached value.
     """
-    inference = read(insert_texts(observed.resource, observed.texts))
+    inference = read(observed.resource)
     platform = resolve_class(inference, observed, defaults)
     # The garbage collector of the cluster deletes the children of a deleted resource.
     if inference.identity.deleting or platform.served_elsewhere:

@@ -6,7 +6,7 @@ Decisions read only this snapshot and the installation's defaults (installation.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
@@ -48,25 +48,17 @@ def trim_report(report: WarmupReport) -> WarmupReport:
     )
 
 
-class ConfigMapTextKey(NamedTuple):
-    """The name and key of an observed ConfigMap entry in the namespace of the resource."""
-
-    name: str
-    key: str
-
-
 @dataclass(frozen=True)
 class Observed:
     """The state of one resource that watches and polls have observed.
 
-    `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are owned by
-    the resource. `reports` is keyed by pod UID. `texts` contains the texts that the spec references
-    (core/config_map_texts.py). `now` is the time of the observation. Decisions use it instead of a clock.
-    `status_written_at` is the time of the last status write of this process, or None before the first write.
-    `status_held_since` is the time since which a newer status waits to be written, or None if no status is waiting. If
-    a replica has several nodes, `pods` contains the leaders and `workers` contains the other pods. `groups_served` is
-    True if the cluster has LeaderWorkerSets. `classes` contains all GaudiInferenceClasses. `namespace_labels` is filled
-    only if a class selects namespaces by labels.
+    `resource` is the whole GaudiInference. Lists contain only objects that carry the operator's labels and are
+    owned by the resource. `reports` is keyed by pod UID. `now` is the time of the observation. Decisions use it
+    instead of a clock. `status_written_at` is the time of the last status write of this process, or None before the
+    first write. `status_held_since` is the time since which a newer status waits to be written, or None if no
+    status is waiting. If a replica has several nodes, `pods` contains the leaders and `workers` contains the other
+    pods. `groups_served` is True if the cluster has LeaderWorkerSets. `classes` contains all GaudiInferenceClasses.
+    `namespace_labels` is filled only if a class selects namespaces by labels.
     """
 
     resource: Manifest
@@ -83,7 +75,6 @@ class Observed:
     pvcs: tuple[Manifest, ...] = ()
     autoscalers: tuple[Manifest, ...] = ()
     reports: Mapping[str, PodReport] = field(default_factory=dict)
-    texts: Mapping[ConfigMapTextKey, str] = field(default_factory=dict)
     now: datetime = datetime.min
     status_written_at: datetime | None = None
     status_held_since: datetime | None = None

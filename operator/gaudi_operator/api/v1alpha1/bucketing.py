@@ -8,7 +8,6 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from gaudi_operator.api.base import ApiModel, ConfigMapKey
 from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default, rules_keyword
 from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_runtime.contract import bucketing as contract
@@ -64,12 +63,6 @@ class DecodeRanges(contract.DecodeRanges):
     )
 
 
-class TextSource(ApiModel):
-    """Source of a long text. The operator reads the text when it creates a revision, and stores it in the revision."""
-
-    config_map_key_ref: ConfigMapKey = Field(description="Key of a ConfigMap in the same namespace.")
-
-
 class OptimalSettings(contract.OptimalSettings):
     """Traffic and budget of strategy Optimal. The strategy minimizes the padding of this traffic within the budget."""
 
@@ -82,14 +75,7 @@ class OptimalSettings(contract.OptimalSettings):
                 message="spec.bucketing.optimal must set only one budget: promptGraphs and decodeGraphs, graphBytes, "
                 "or warmupSeconds",
             ),
-            Rule(
-                rule="!(has(self.traffic) && has(self.trafficFrom))",
-                message="spec.bucketing.optimal must not set both traffic and trafficFrom: remove one",
-            ),
         ),
-    )
-    traffic_from: TextSource | None = Field(
-        None, description="ConfigMap with the traffic. Cannot be combined with traffic."
     )
 
 
@@ -100,15 +86,8 @@ class Bucketing(contract.BucketPolicy):
         extra="ignore",
         **config_with_rules(
             Rule(
-                rule=f"{cel_is_one_of('strategy', Strategy.FILE)} == (has(self.file) || has(self.fileFrom))",
-                message=(
-                    "spec.bucketing must set file or fileFrom with strategy File, and neither of them with "
-                    "another strategy"
-                ),
-            ),
-            Rule(
-                rule="!(has(self.file) && has(self.fileFrom))",
-                message="spec.bucketing must not set both file and fileFrom: remove one",
+                rule=f"{cel_is_one_of('strategy', Strategy.FILE)} == has(self.file)",
+                message="spec.bucketing must set file with strategy File, and only with this strategy",
             ),
             Rule(
                 rule=f"!has(self.optimal) || {cel_is_one_of('strategy', Strategy.OPTIMAL)}",
@@ -128,9 +107,6 @@ class Bucketing(contract.BucketPolicy):
     prompt: PromptRanges = Field(PromptRanges(), description="Ranges of prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Ranges of decode buckets.")
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
-    file_from: TextSource | None = Field(
-        None, description="ConfigMap with the buckets of strategy File. Cannot be combined with file."
-    )
     allow_gaps: bool = Field(
         False,
         description="Whether the plan may lack buckets for batches that the limits allow. Requests of such a batch"

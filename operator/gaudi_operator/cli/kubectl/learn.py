@@ -40,7 +40,7 @@ def learn(selection: SelectedResource, form: FormOption = PatchForm.OPTIMAL, app
     from gaudi_operator.cli.plan.learn import learn_plan, print_learned_plan, read_traffic_texts
     from gaudi_operator.cli.plan.output import print_warnings
 
-    resource = selection.cluster.fetch_inference_with_texts(selection.name)
+    resource = selection.cluster.fetch_inference(selection.name)
     document, memory = read_plan_document(resource, stored=True), read_status(resource).memory
     # If the status has a measured number of KV cache blocks, use this number, because the decode buckets depend on it.
     document = replace(document, kv_blocks=memory.kv_blocks) if memory else document

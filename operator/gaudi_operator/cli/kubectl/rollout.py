@@ -34,7 +34,7 @@ RevisionOption = Annotated[
 @with_resource
 def history(selection: SelectedResource, revision: RevisionOption = None) -> None:
     """Show the stored revisions, or the inputs of one revision."""
-    resource, revisions = selection.cluster.fetch_inference_with_texts(selection.name), read_stored_revisions(selection)
+    resource, revisions = selection.cluster.fetch_inference(selection.name), read_stored_revisions(selection)
     if revision in UNSAID:
         typer.echo(selection.full_name)
         for line in aligned_lines(list(history_rows(resource, revisions))):

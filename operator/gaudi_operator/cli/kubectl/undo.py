@@ -39,7 +39,7 @@ Force = Annotated[bool, typer.Option("--force", help="Go back even if the revisi
 @with_resource
 def undo(selection: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
     """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings do not change."""
-    resource, revisions = selection.cluster.fetch_inference_with_texts(selection.name), read_stored_revisions(selection)
+    resource, revisions = selection.cluster.fetch_inference(selection.name), read_stored_revisions(selection)
     target_revision = undo_target(resource, revisions, to_revision)
     patch = guarded_undo_patch(resource, target_revision)
     if failure_message := earlier_failure(target_revision):

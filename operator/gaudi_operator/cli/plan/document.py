@@ -202,15 +202,9 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
     from gaudi_operator.cli.plan.forecast_target import estimate_blocks, forecast_target
     from gaudi_operator.cli.plan.manifest import read_manifest
     from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
-    from gaudi_operator.core.config_map_texts import referenced_texts
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
     inference, warnings = read_manifest(document, stored=stored)
-    if references := referenced_texts(document):
-        raise ConfigError(
-            f"spec.bucketing names ConfigMap {references[0].name}, which exists only in a cluster. Use --from-cluster "
-            "NAME, or write the text of the ConfigMap into the document"
-        )
     reason = why_settings_are_wrong(inference)
     if reason:
         raise ConfigError(reason.removesuffix("."))

@@ -122,14 +122,14 @@ def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, ma
     """Return the merge patch for spec.bucketing. The patch removes fields of other strategies by null."""
     if form is PatchForm.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
-        return {"strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}
+        return {"strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings, "file": None}
     file_text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(file_text) > max_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(file_text)} bytes as a file, but the limit is "
             f"{max_file_bytes} bytes. Choose --as optimal or fewer graphs"
         )
-    return {"strategy": spec_spelling(Strategy.FILE), "file": file_text, "fileFrom": None, "optimal": None}
+    return {"strategy": spec_spelling(Strategy.FILE), "file": file_text, "optimal": None}
 
 
 def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:

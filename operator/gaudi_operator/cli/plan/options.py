@@ -140,4 +140,4 @@ def _stored_document(name: str, namespace: str | None) -> Document:
         # The runtime's image does not contain the Kubernetes client, because the runtime's pods have no permissions in
         # the cluster.
         raise ConfigError("--from-cluster needs the Kubernetes client. Install the extra `cli`") from error
-    return Cluster(Connection(namespace=namespace)).fetch_inference_with_texts(name)
+    return Cluster(Connection(namespace=namespace)).fetch_inference(name)

@@ -23,7 +23,6 @@ from gaudi_operator.core.rendering.model_files import hub_tokens
 from gaudi_operator.core.rendering.volumes import shared_memory_size
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, Problem
 
@@ -78,22 +77,6 @@ def check_fields_implemented(inference: Inference, _: InstallationDefaults) -> P
     """
     message = next((f"{path}{advice}" for path, advice, used in _unimplemented_fields(inference.spec) if used), None)
     return None if message is None else Problem("NotBuilt", message)
-
-
-def check_texts_exist(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Check that the ConfigMap texts of a spec exist. Without them, the buckets of the plan are unknown."""
-    bucketing = inference.spec.bucketing
-    traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
-    for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
-        if source is not None:
-            key_ref = source.config_map_key_ref
-            return Problem(
-                "ConfigMapKeyMissing",
-                f"spec.bucketing.{field}From: key {key_ref.key} of ConfigMap {key_ref.name} is missing in this "
-                f"namespace, or has more than {MOST_TEXT} characters. Correct the ConfigMap, or write the text into "
-                f"spec.bucketing.{field}.",
-            )
-    return None
 
 
 def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
@@ -190,7 +173,6 @@ def first_violation(inference: Inference, defaults: InstallationDefaults) -> Pro
 
 _first_violation = Checks(
     check_simulation_allowed,
-    check_texts_exist,
     check_fields_implemented,
     check_engine_settings,
     check_speculation,

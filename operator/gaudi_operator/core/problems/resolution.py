@@ -39,7 +39,6 @@ RESOLVED_BY_OTHERS = PASSING_REASONS | frozenset(
         # The operator retries. The controller may be installed later, and the ConfigMap or class may be created by the
         # next sync.
         "LeaderWorkerSetMissing",
-        "ConfigMapKeyMissing",
         "ClassMissing",
     }
 )

@@ -104,10 +104,7 @@ def runtime_config_map(owner: Identity, config: str) -> Object:
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """Return the bucket policy for the RuntimeConfig of a spec."""
-    # Exclude references to ConfigMaps, because core/config_map_texts.py has already replaced them with the texts.
-    return BucketPolicy.model_validate(
-        spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
-    )
+    return BucketPolicy.model_validate(spec.bucketing.model_dump(exclude={"allow_gaps"}))
 
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:

@@ -9,7 +9,6 @@ from typing import Any
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.classes import needs_namespace_labels
-from gaudi_operator.core.config_map_texts import referenced_texts
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.policy_check import PolicyCheck
 from gaudi_operator.core.resource import read_status
@@ -34,8 +33,8 @@ A restart may open the gates of 1,000 pods, and other clients need the API serve
 REFUSED_SECONDS = 2.0
 """The minimum seconds until the next reconcile of a resource after a refused request, if nothing changed."""
 
-TEXTS_SECONDS = 300.0
-"""The refresh interval of ConfigMaps and namespace labels in seconds, because the operator does not watch them.
+LABELS_SECONDS = 300.0
+"""The refresh interval of namespace labels in seconds, because the operator does not watch them.
 
 Their changes are noticed by the next reconcile, at the latest after this interval.
 """
@@ -71,7 +70,9 @@ class Reconciler:
         if observed is None:
             return None
         self.reports.set_polled_pods(key, observed.pods)
-        observed, needs_refresh = await self._add_texts_and_labels(key, observed)
+        needs_labels = needs_namespace_labels(observed)
+        if needs_labels:
+            observed = replace(observed, namespace_labels=await self.writer.read_namespace_labels(key))
         decision = self.decide(decode_templates(observed))
         worker.status_held_since = decision.status_held_since
         worker.refusals.keep_only(decision.actions)
@@ -102,7 +103,7 @@ class Reconciler:
         delay = decision.requeue_after
         if refusal and delay is not None:
             delay = max(delay, REFUSED_SECONDS)  # a refused action changes nothing, so nothing can follow at once
-        delays = (delay, worker.refusals.seconds_until_retry(), TEXTS_SECONDS if needs_refresh else None)
+        delays = (delay, worker.refusals.seconds_until_retry(), LABELS_SECONDS if needs_labels else None)
         return min((seconds for seconds in delays if seconds is not None), default=None)
 
     def _observe(self, key: Key, worker: Worker) -> Observed | None:
@@ -111,13 +112,6 @@ class Reconciler:
         status_written = self.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
         snapshot = self.store.observe(key, self.reports.latest_reports, self.clock.now(), status_written)
         return replace(snapshot, status_held_since=worker.status_held_since) if snapshot else None
-
-    async def _add_texts_and_labels(self, key: Key, observed: Observed) -> tuple[Observed, bool]:
-        """Return the snapshot with unwatched texts and labels added, and True if the resource depends on them."""
-        text_keys, needs_labels = referenced_texts(observed.resource), needs_namespace_labels(observed)
-        texts = await self.writer.read_texts(key, text_keys) if text_keys else {}
-        labels = await self.writer.read_namespace_labels(key) if needs_labels else {}
-        return replace(observed, texts=texts, namespace_labels=labels), bool(text_keys) or needs_labels
 
     async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> StalledError | None:
         """Write all gates concurrently, before all other actions. Returns a refusal if a gate was refused."""

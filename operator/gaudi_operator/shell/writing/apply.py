@@ -17,11 +17,11 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.gate.condition import gate_condition, other_conditions
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
-from gaudi_operator.core.observed import ConfigMapTextKey, Manifest
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.text_formats import canonical_json
 from gaudi_operator.errors import NotFoundError, StalledError, TransientError, WaitingError
 from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient
-from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
+from gaudi_operator.shell.kinds import KINDS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.watching.store import Key, Store, is_controlled_by, is_retained, version_of
 from gaudi_runtime.contract.text import make_one_line
 
@@ -111,15 +111,6 @@ class Writer:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: no more objects are created for it."
             raise WaitingError("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
-
-    async def read_texts(self, key: Key, text_keys: Iterable[ConfigMapTextKey]) -> dict[ConfigMapTextKey, str]:
-        """Return the texts of `text_keys` that exist. Raises OperatorError if a ConfigMap cannot be read."""
-        texts: dict[ConfigMapTextKey, str] = {}
-        for text_key in text_keys:
-            data = ((await self._find(CONFIG_MAP.path(key.namespace, text_key.name))) or {}).get("data") or {}
-            if text_key.key in data:
-                texts[text_key] = str(data[text_key.key])
-        return texts
 
     async def read_namespace_labels(self, key: Key) -> dict[str, str]:
         """Return the labels of the resource's namespace. Raises OperatorError if the namespace cannot be read."""

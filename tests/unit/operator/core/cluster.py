@@ -16,7 +16,7 @@ from gaudi_operator.core.actions import Action, Decision, Event
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.observed import ConfigMapTextKey, Observed, PodReport
+from gaudi_operator.core.observed import Observed, PodReport
 from gaudi_operator.core.policy_check import FindResult, PolicyCheck
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.client import ClusterClient as Client
@@ -61,7 +61,6 @@ class Cluster:
     broken: set[str] = field(default_factory=set)
     cards: int | None = None
     queue: bool = False
-    texts: Mapping[ConfigMapTextKey, str] = field(default_factory=dict)
     classes: tuple[Object, ...] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     now: datetime = NOW
@@ -102,7 +101,6 @@ class Cluster:
             network_policies=tuple(seen.kind("NetworkPolicy")),
             autoscalers=tuple(seen.kind("HorizontalPodAutoscaler")),
             reports=reports,
-            texts=self.texts,
             classes=self.classes,
             namespace_labels=self.namespace_labels,
             now=self.now,

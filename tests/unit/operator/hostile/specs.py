@@ -150,9 +150,5 @@ REFUSED = {
         spec({"strategy": "Optimal", "optimal": {"traffic": ""}}, blockSize=128, maxNumPrefillSeqs=1),
         "the traffic of strategy Optimal has no ",
     ),
-    "traffic in no ConfigMap": (
-        spec({"strategy": "Optimal", "optimal": {"trafficFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}}),
-        "spec.bucketing.optimal.trafficFrom: key b of ConfigMap a is missing",
-    ),
 }
 """Refused plans by description, with a part of the message."""

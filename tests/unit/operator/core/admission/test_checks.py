@@ -20,10 +20,6 @@ def source(**kinds: Any) -> dict[str, Any]:
     return {"source": {"persistentVolumeClaim": None, **kinds}}
 
 
-def named(config_map: str, key: str) -> dict[str, Any]:
-    return {"configMapKeyRef": {"name": config_map, "key": key}}
-
-
 def hub_adapter(name: str, secret: str) -> dict[str, Any]:
     hub = {"repo": f"a/{name}", "tokenSecretRef": {"name": secret, "key": "token"}}
     return {"name": name, "source": {"huggingFace": hub}}
@@ -41,18 +37,6 @@ def no_room(memory: str, least: str) -> str:
 
 
 SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
-    "buckets_that_no_config_map_holds": (
-        {"bucketing": {"strategy": "File", "fileFrom": named("buckets", "list")}},
-        "ConfigMapKeyMissing",
-        "spec.bucketing.fileFrom: key list of ConfigMap buckets is missing in this namespace, or has more than 65536 "
-        "characters. Correct the ConfigMap, or write the text into spec.bucketing.file.",
-    ),
-    "traffic_that_no_config_map_holds": (
-        {"bucketing": {"strategy": "Optimal", "optimal": {"trafficFrom": named("traffic", "week")}}},
-        "ConfigMapKeyMissing",
-        "spec.bucketing.optimal.trafficFrom: key week of ConfigMap traffic is missing in this namespace, or has more "
-        "than 65536 characters. Correct the ConfigMap, or write the text into spec.bucketing.optimal.traffic.",
-    ),
     "exabytes": (
         {"accelerator": {"deviceMemory": "1025Pi"}},
         "PlanImpossible",
