@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, PlanGaps, WarmupReport
 
 STATUS_PORT = 8001
 PLANNED = 10
@@ -48,6 +48,8 @@ class FakeRuntime:
             phase=Phase.STARTING,
             prompt=buckets,
             decode=buckets,
+            memory=MemorySplit(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64),
+            gaps=PlanGaps(),
             simulated=True,
         )
         self.answer: Answer | None = None
