@@ -15,7 +15,7 @@ from gaudi_runtime.contract.report import BucketPhase, CapturableGraphs, PlanGap
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
 from gaudi_runtime.planning.coverage import PlanCoverage, decode_coverage, prompt_coverage
-from gaudi_runtime.planning.planner import make_plan
+from gaudi_runtime.planning.kept_plans import kept_plan
 from gaudi_runtime.planning.precheck import missing_buckets, precheck
 
 
@@ -26,7 +26,7 @@ def check_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) ->
     """
     blocks = most_useful_blocks(config.limits)
     precheck(config.bucketing, config.limits, blocks, refuses_gaps=_refuses_gaps(config))
-    plan = make_plan(config.bucketing, config.limits, blocks)
+    plan = kept_plan(config.bucketing, config.limits, blocks)
     attention = fused_attention(config, environment)
     if reason := why_attention_impossible(plan.prompt, config, attention):
         raise PlanImpossible(reason)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pydantic import BaseModel
 
-from gaudi_operator.api.base import ConfigMapKey, SecretKey
+from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.autoscaling import Metric, MetricIdentifier, MetricTarget, ScalingRules
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, EnvVar, SideContainer
@@ -55,7 +55,6 @@ class KubernetesType:
 
 KUBERNETES_TYPES = (
     KubernetesType("Affinity", Affinity, _POD),
-    KubernetesType("ConfigMapKeySelector", ConfigMapKey, _POD),
     KubernetesType(
         "Container",
         SideContainer,

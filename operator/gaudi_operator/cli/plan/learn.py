@@ -121,7 +121,7 @@ def _sum_weights(histograms: Iterable[Weights]) -> Weights:
 def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, max_file_bytes: int) -> dict[str, Any]:
     """Return the merge patch for spec.bucketing. The patch removes fields of other strategies by null."""
     if form is PatchForm.OPTIMAL and policy.optimal:
-        settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
+        settings = policy.optimal.model_dump(by_alias=True)
         return {"strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings, "file": None}
     file_text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(file_text) > max_file_bytes:

@@ -60,7 +60,7 @@ CONDITIONS = (
     ConditionKind(
         "PlanAccepted",
         TRUE,
-        "Nothing that is known before a pod runs prevents the spec from working.",
+        "The checks before the first pod found no fault, and pods captured enough graphs.",
         judge_plan_accepted,
     ),
     ConditionKind(

@@ -26,7 +26,7 @@ from gaudi_operator.shell.watching.trimmed_objects import trim_object
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.support.builders import Object, copied
-from tests.unit.operator.core.reports import FULL
+from tests.unit.operator.core.reports import FULL, PLANNED
 from tests.unit.operator.core.resources import DEFAULTS, NOW
 from tests.world import controllers, pods
 from tests.world.api import Api, ending
@@ -191,6 +191,7 @@ class Cluster:
         pod = self.objects["Pod", name]
         status = pod["status"]["containerStatuses"][0]
         given: dict[str, Any] = {"instance": status["containerID"], "sequence": 1, "prompt": FULL, "decode": FULL}
+        given |= PLANNED
         given["plan_hash"] = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
         received = WarmupReport(phase=phase, **{**given, **fields})
         self.reports[pod["metadata"]["uid"]] = PodReport(status["containerID"], self.now, received)

@@ -30,7 +30,7 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "short model": ({"limits": {"maxModelLen": 64}}, f"16 dropped because {DropRule.QUERY_TOO_LONG}"),
     "many values": (
         {"limits": {"blockSize": 1, "maxNumBatchedTokens": 9_000_000, "maxModelLen": 9_000_000}},
-        "than 100000 values",
+        "than 10000 values",
     ),
     "list": ({"limits": [4]}, "limits must be a mapping, not a list"),
     "kind": ({"kind": "Pod"}, "kind 'Pod' is not supported; give a GaudiInference or a RuntimeConfig"),

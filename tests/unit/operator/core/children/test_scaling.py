@@ -89,9 +89,7 @@ def test_stabilization_window_is_added_to_rules_without_one() -> None:
         ("Measured", 301, None, 360),
         ("Simulated", 1201, 300, 1260),
         ("Measured", 9000, None, 3600),
-        ("Estimated", 1201, None, 300),
-        ("Estimated", 1201, 841.5, 900),
-        ("Counted", None, 60, 300),
+        ("Measured", None, 60, 300),
     ],
 )
 def test_stabilization_window_is_the_measured_warm_up_within_bounds(

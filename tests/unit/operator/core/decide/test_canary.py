@@ -127,7 +127,7 @@ def test_rollback_to_a_stable_revision_has_no_canary() -> None:
     assert "canary" not in message(cluster)
 
 
-def test_plan_of_a_rolled_back_spec_is_estimated() -> None:
+def test_spec_overridden_by_a_pinned_revision_has_no_plan() -> None:
     cluster = served(replicas=1)
     assert status(cluster)["plan"]["basis"] == "Measured"
     (first,) = revisions(cluster)
@@ -135,7 +135,7 @@ def test_plan_of_a_rolled_back_spec_is_estimated() -> None:
     cluster.settle()
     cluster.change(rollout={"revision": first})
     cluster.settle()
-    assert status(cluster)["plan"]["basis"] == "Counted"
+    assert "plan" not in status(cluster)
 
 
 OLD = serving("o", "old")

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.actions import Event, SetGate
 from gaudi_operator.core.gate.condition import pods_with_gates
-from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions
+from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict, build_conditions
 from gaudi_operator.core.status.events import reconcile_events
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, warming
@@ -26,11 +26,6 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
         ("Ready", Verdict(TRUE, "Serving", "All serve."), Event("Normal", "Ready", "All serve.")),
         ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."), Event("Normal", "WarmedUp", "All passed.")),
         ("PlanAccepted", Verdict(FALSE, "NotBuilt", "Not built."), Event("Warning", "PlanRefused", "Not built.")),
-        (
-            "PlanAccepted",
-            Verdict(UNKNOWN, "AcceptedAgainstEstimate", "May not."),
-            Event("Warning", "PlanAgainstEstimate", "May not."),
-        ),
         ("Stalled", Verdict(TRUE, "NotBuilt", "Not built."), Event("Warning", "Stalled", "NotBuilt: Not built.")),
         ("Degraded", Verdict(TRUE, "ReplicasLost", "1 lost."), Event("Warning", "Degraded", "1 lost.")),
         ("BucketCoverage", Verdict(FALSE, "ColdShapes", "Cold."), Event("Warning", "ColdShapes", "Cold.")),

@@ -64,7 +64,7 @@ def test_warm_pod_is_preferred_over_a_warming_one() -> None:
 
 
 def test_pod_without_a_plan_has_no_figures() -> None:
-    assert plan_state(state_of([view(pod("a", revision="new"), report(Phase.LOADING))])) is None
+    assert plan_state(state_of([view(pod("a", revision="new"), report(Phase.LOADING, gaps=None))])) is None
 
 
 def test_different_block_size_of_the_engine_is_reported() -> None:
