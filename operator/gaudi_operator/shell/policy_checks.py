@@ -56,9 +56,9 @@ class CheckQueue:
 class PolicyChecks:
     """The runner of policy checks. Use as an async context manager."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, max_results: int = MOST_RESULTS) -> None:
         """Create a runner without results."""
-        self._clock = clock
+        self._clock, self._max_results = clock, max_results
         self._results: OrderedDict[str, Problem | None] = OrderedDict()
         self._queue = CheckQueue()
         self._check_added = asyncio.Event()
@@ -111,5 +111,5 @@ class PolicyChecks:
             )
             problem = None
         self._results[queued.check.key] = problem
-        if len(self._results) > MOST_RESULTS:
+        if len(self._results) > self._max_results:
             self._results.popitem(last=False)
