@@ -34,6 +34,16 @@ def choose_axes(space: ShapeSpace, traffic: Weights, value_limits: Bounds = MOST
     return axes[0], axes[1], axes[2]
 
 
+def least_axis_sizes(space: ShapeSpace) -> tuple[int, int, int]:
+    """Return the fewest values that choose_axes() can choose for each dimension, whatever the traffic is."""
+    bounds = zip(space.bounds(), space.steps(), strict=True)
+    sizes = [len(_multiples(low, step, top)) for (low, top), step in bounds]
+    varying_dimensions = [dimension for dimension, size in enumerate(sizes) if size > 1]
+    for dimension, max_values in zip(varying_dimensions, MOST_VALUES[len(varying_dimensions)], strict=True):
+        sizes[dimension] = min(sizes[dimension], max_values)
+    return max(sizes[0], len(space.forced_batch_sizes())), sizes[1], sizes[2]
+
+
 def round_to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
     """Round every dimension of the traffic up to the next value of its axis."""
     weights: dict[Bucket, float] = {}

@@ -14,7 +14,7 @@ from gaudi_runtime.planning.optimal.cost import Cost, Price, price_in_graphs, ty
 from gaudi_runtime.planning.optimal.exchange import Buckets, improve_plan
 from gaudi_runtime.planning.optimal.ladder import cheapest_within_budget
 from gaudi_runtime.planning.optimal.prior import TrafficKind, prior_traffic
-from gaudi_runtime.planning.optimal.row_search import Worth, check_rung_count, search_rows
+from gaudi_runtime.planning.optimal.row_search import Worth, check_least_rung_count, check_rung_count, search_rows
 from gaudi_runtime.planning.optimal.selection import Choice, KeptRungs, Selection, sum_of_choices
 from gaudi_runtime.planning.optimal.smoothing import similar_traffic
 from gaudi_runtime.traffic.histogram import Traffic, Weights, total_weight
@@ -192,6 +192,10 @@ class Optimizer:
                 f"at least {min_price:g}",
                 setting_name,
             )
+
+    def check_search(self, phase: BucketPhase) -> None:
+        """Raise PlanImpossible if the search for the buckets of a phase would take too long for any traffic."""
+        check_least_rung_count(self._spaces[phase])
 
     def check_traffic(self, phase: BucketPhase) -> None:
         """Raise PlanImpossible if the limits admit no traffic of a phase."""

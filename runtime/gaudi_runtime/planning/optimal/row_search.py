@@ -14,7 +14,7 @@ from itertools import takewhile
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.admissible_shapes import PromptSpace, Row, ShapeSpace
-from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, round_to_axes
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, least_axis_sizes, round_to_axes
 from gaudi_runtime.planning.optimal.ladder import Ladder, Rung
 from gaudi_runtime.planning.optimal.selection import (
     Choice,
@@ -41,10 +41,19 @@ def check_rung_count(space: ShapeSpace, axes: Axes) -> None:
         query_row = space.next_row((row,))
         query_count = bisect_left(queries, query_row.top) + 1 if query_row else 0
         rungs += query_count * (query_count + 1) // 2 * len(blocks) if len(blocks) > 1 else query_count
-    rungs = max(rungs, len(sizes) * len(queries) * len(blocks))
+    _refuse_too_many_rungs(space, max(rungs, len(sizes) * len(queries) * len(blocks)), len(sizes))
+
+
+def check_least_rung_count(space: ShapeSpace) -> None:
+    """Raise PlanImpossible if a row search has too many rungs whatever the traffic is, without choosing axes."""
+    sizes, queries, blocks = least_axis_sizes(space)
+    _refuse_too_many_rungs(space, sizes * queries * blocks, sizes)
+
+
+def _refuse_too_many_rungs(space: ShapeSpace, rungs: int, batch_sizes: int) -> None:
     if rungs > MAX_RUNGS:
         raise PlanImpossible(
-            f"with these limits, strategy Optimal has {rungs} candidate {space.phase} buckets for {len(sizes)} batch "
+            f"with these limits, strategy Optimal has {rungs} candidate {space.phase} buckets for {batch_sizes} batch "
             f"sizes, but at most {MAX_RUNGS} are allowed. Lower engine.maxNumPrefillSeqs or "
             "engine.maxNumBatchedTokens, or choose another strategy",
             "bucketing.strategy",

@@ -74,8 +74,9 @@ def check_optimal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     _check_budget(settings)
     traffic = Traffic({}, {}) if settings.traffic is None else parse_traffic(settings.traffic)
     optimizer = Optimizer(traffic, limits, kv_blocks)
-    if settings.traffic is not None:
-        for phase in BOTH:
+    for phase in BOTH:
+        optimizer.check_search(phase)
+        if settings.traffic is not None:
             optimizer.check_traffic(phase)
     for name, budget, price in _shared_budgets(settings, limits):
         if budget:

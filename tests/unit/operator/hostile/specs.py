@@ -115,7 +115,7 @@ ACCEPTED = {
 """Plausible large plans by description."""
 
 REFUSED = {
-    "staircases": (STAIRCASES, "spec.bucketing.file: "),
+    "staircases": (STAIRCASES, "the file has more than 2000 lines with buckets"),
     "optimal for 65,536 prompts at a time": (
         spec(optimal(4_000, 4_000, 9), maxNumPrefillSeqs=65_536),
         "spec.bucketing.strategy: ",

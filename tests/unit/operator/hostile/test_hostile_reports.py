@@ -18,4 +18,4 @@ def test_largest_reports_of_all_pods_result_in_a_small_status() -> None:
     assert len(status["pods"]) == MAX_PODS
     assert len(json.dumps(status)) < 64 * 1024
     [coverage] = [each for each in status["conditions"] if each["type"] == "BucketCoverage"]
-    assert "One more prompt bucket (" in coverage["message"]
+    assert "Most frequent are prompt batches of shape (" in coverage["message"]

@@ -277,7 +277,7 @@ SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2)
     [
         (SMALL_LINEAR, 1 * 4 * 3 + 3 * 6),
         (linear(query=RangeSettings(max=512), blocks=RangeSettings(min=0)), 0),
-        (linear(query=RangeSettings(min=1, step=1, max=9_999), context=RangeSettings(max=60)), 3 * 7),
+        (linear(batch_size=RangeSettings(step=1, max=9_999), query=RangeSettings(min=1, step=1, max=9_999)), 3 * 7),
         (BucketPolicy(strategy=Strategy.FILE, file="(1, 128, 0)"), 11),
         (BucketPolicy(strategy=Strategy.FILE), 0),
         (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),
