@@ -135,9 +135,14 @@ BUCKETS = (
 )
 WARMUPS = (
     Bad(
-        "graph_memory_over_hundred_percent",
-        "should be less than or equal to 100",
-        {"warmup": {"graphMemoryPercent": 101}},
+        "graph_memory_of_hundred_percent",
+        "should be less than or equal to 99",
+        {"warmup": {"graphMemoryPercent": 100}},
+    ),
+    Bad(
+        "graphs_without_memory",
+        "spec.warmup.graphMemoryPercent must be above 0",
+        {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedDecodePercent": 100}},
     ),
     Bad(
         "cold_shapes_with_torch",

@@ -22,6 +22,7 @@ from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.list_watch import PAGE_SIZE
 from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.trimmed_objects import decode_templates
 from gaudi_operator.shell.writing.apply import Writer
 from localcluster import ControlPlane
 from tests.cluster.conftest import USER
@@ -153,7 +154,7 @@ async def _applied(cluster: ClusterClient, manifest: Manifest) -> Manifest:
 def _plan(store: Store, name: str) -> Decision:
     observed = store.observe(Key(NAMESPACE, name), {}, datetime.now(UTC))
     assert observed
-    return decide(observed, DEFAULTS)
+    return decide(decode_templates(observed), DEFAULTS)
 
 
 @asynccontextmanager

@@ -223,7 +223,7 @@ def test_explain_shows_the_descriptions(kubectl: Kubectl) -> None:
     page = kubectl("explain", "gi.spec.warmup")
     assert "Preparation of a pod before serving, and memory for graphs." in page
     assert "graphMemoryPercent\t<integer>" in page
-    assert "Between 0 and 100. Default: 10." in " ".join(page.split())
+    assert "Between 0 and 99. Default: 10." in " ".join(page.split())
 
 
 def test_explain_shows_the_enum_values(kubectl: Kubectl) -> None:
