@@ -54,7 +54,7 @@ def policies() -> dict[str, BucketPolicy]:
         "linear": BucketPolicy(strategy=Strategy.LINEAR, prompt=fine, decode=linear),
         "paddingAware": BucketPolicy(strategy=Strategy.PADDING_AWARE, prompt=padded),
         "file": BucketPolicy(
-            strategy=Strategy.FILE, file="(1, 128, 0)\n(1, 1, range(1, 4999))\n(2, 1, range(1, 4999))"
+            strategy=Strategy.FILE, file="(1, 128, 0)\n(1, 1, range(1, 2990))\n(2, 1, range(1, 2990))"
         ),
     }
 

@@ -56,12 +56,12 @@ POLICIES: dict[str, dict[str, object]] = {
     "linear, 10,000 values": ranges("linear"),
     "padding-aware, 10,000 values": ranges("paddingAware"),
     "exponential": {},
-    "file of 2,000 lines": file(*["(1,16000000,9)"] * 1_999, "(65536,1,65536)"),
-    "file of 10,000 buckets": file("(1,range(128,12800,128),range(0,100))", "(65536,1,65536)"),
+    "file of 1,200 lines": file(*["(1,16000000,9)"] * 1_199, "(65536,1,65536)"),
+    "file of 6,000 buckets": file("(1,range(128,7680,128),range(0,100))", "(65536,1,65536)"),
     "file with a staircase": file(
-        *(f"({number % 20 + 1},{64 * (1_990 - number)},{number})" for number in range(1_990)), "(65536,1,65536)"
+        *(f"({number % 20 + 1},{64 * (1_190 - number)},{number})" for number in range(1_190)), "(65536,1,65536)"
     ),
-    "file with long lists": file(*[f"([{','.join(['1'] * 1_300)}],1,1)"] * 7, "(1,16000000,9)"),
+    "file with long lists": file(*[f"([{','.join(['1'] * 1_300)}],1,1)"] * 4, "(1,16000000,9)"),
     "traffic of 64 KiB": optimal(traffic=TRAFFIC),
     "budget of graphs": optimal(promptGraphs=20_000),
     "traffic and budget of seconds": optimal(traffic=TRAFFIC, warmupSeconds=604_800),
