@@ -50,19 +50,19 @@ def optimal(**settings: object) -> dict[str, object]:
     return {"strategy": "optimal", "optimal": settings}
 
 
-PROMPTS = "\n".join(f"prompt 1 {query} 0 17" for query in range(1, 3_300))
+PROMPTS = "\n".join(f"prompt 1 {query} 0 17" for query in range(1, 2_400))
 TRAFFIC = f"{PROMPTS[: MOST_TEXT - 100].rpartition(chr(10))[0]}\ndecode 1 1 5 1\n"
 POLICIES: dict[str, dict[str, object]] = {
     "linear, 10,000 values": ranges("linear"),
     "padding-aware, 10,000 values": ranges("paddingAware"),
     "exponential": {},
-    "file of 1,200 lines": file(*["(1,16000000,9)"] * 1_199, "(65536,1,65536)"),
-    "file of 6,000 buckets": file("(1,range(128,7680,128),range(0,100))", "(65536,1,65536)"),
+    "file of 1,000 lines": file(*["(1,16000000,9)"] * 999, "(65536,1,65536)"),
+    "file of 5,000 buckets": file("(1,range(128,7680,128),range(0,83))", "(65536,1,65536)"),
     "file with a staircase": file(
-        *(f"({number % 20 + 1},{64 * (1_190 - number)},{number})" for number in range(1_190)), "(65536,1,65536)"
+        *(f"({number % 20 + 1},{64 * (990 - number)},{number})" for number in range(990)), "(65536,1,65536)"
     ),
-    "file with long lists": file(*[f"([{','.join(['1'] * 1_300)}],1,1)"] * 4, "(1,16000000,9)"),
-    "traffic of 64 KiB": optimal(traffic=TRAFFIC),
+    "file with long lists": file(*[f"([{','.join(['1'] * 1_249)}],1,1)"] * 4, "(1,16000000,9)"),
+    "traffic of 2,400 lines": optimal(traffic=TRAFFIC),
     "budget of graphs": optimal(promptGraphs=20_000),
     "traffic and budget of seconds": optimal(traffic=TRAFFIC, warmupSeconds=604_800),
 }

@@ -55,7 +55,7 @@ async def test_expensive_policies_do_not_delay_others(
             await until(partial(accepted, api, f"search-{number}"), "the accepted policy", seconds=60)
         condition = await until(partial(refused, api, "staircases"), "the refusal", seconds=60)
         assert condition["reason"] == "PlanImpossible"
-        assert "the file has more than 1200 lines with buckets" in condition["message"]
+        assert "the file has more than 1000 lines with buckets" in condition["message"]
         assert peak_memory(pid) < 256
         assert operator.running
         assert operator.pid == pid

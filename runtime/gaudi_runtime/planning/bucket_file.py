@@ -11,8 +11,8 @@ from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import PlanImpossible
 
 MAX_ELEMENTS = 10_000
-MAX_FILE_BUCKETS = 6000
-MAX_LINES = 1200
+MAX_FILE_BUCKETS = 5000
+MAX_LINES = 1000
 MAX_LINE = 4096
 MAX_VALUE = 16_777_216
 

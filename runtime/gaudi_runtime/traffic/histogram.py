@@ -14,7 +14,7 @@ from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import PlanImpossible
 
 Weights = Mapping[Bucket, float]
-MOST_LINES = 1500
+MOST_LINES = 1200
 MOST_DIGITS = 11
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
@@ -39,10 +39,14 @@ class Traffic:
 def parse_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
     """Parse a histogram of traffic. Raises PlanImpossible with `name` and the number and text of a wrong line."""
     weights: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
+    line_count = 0
     for line_number, line in enumerate(text.splitlines(), start=1):
         fields = line.split("#", 1)[0].split()
         if not fields:
             continue
+        line_count += 1
+        if line_count > 2 * MOST_LINES:
+            raise PlanImpossible(f"the histogram has more than {2 * MOST_LINES} lines", name)
         try:
             phase, shape, weight = _parse_line(fields)
         except ValueError as error:
@@ -52,7 +56,7 @@ def parse_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic
 
 
 def format_traffic(traffic: Traffic) -> str:
-    """Write traffic as a text histogram of at most 1500 lines per phase and 64 KiB.
+    """Write traffic as a text histogram of at most 1200 lines per phase and 64 KiB.
 
     A larger histogram is shortened: sizes are rounded up to fewer binary digits. No size is rounded above the largest
     size, because this size may be the largest one that the limits admit.

@@ -49,8 +49,8 @@ def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
 def optimal(batch: int, query: int, context: int, **budget: int) -> Spec:
     """Return an `Optimal` bucketing section with about the maximum amount of traffic."""
     chance = random.Random(1)  # noqa: S311
-    prompts = [(chance.randint(1, batch), chance.randint(1, query), chance.randint(0, context)) for _ in range(1500)]
-    decodes = [(size, 1, chance.randint(size, 9_999)) for size in (chance.randint(1, 250) for _ in range(1500))]
+    prompts = [(chance.randint(1, batch), chance.randint(1, query), chance.randint(0, context)) for _ in range(1200)]
+    decodes = [(size, 1, chance.randint(size, 9_999)) for size in (chance.randint(1, 250) for _ in range(1200))]
     lines = [
         f"{phase} {b} {q} {c} 1\n" for phase, each in (("prompt", prompts), ("decode", decodes)) for b, q, c in each
     ]
@@ -73,11 +73,11 @@ BOTH_FULL = spec(
 """Nearly 250,000 buckets in each phase."""
 
 ACCEPTED = {
-    "one batch size with 1,190 steps": spec(
-        file(*(f"(4096,{query},{4097 - query})" for query in range(4096, 2906, -1)), "(1,1,1)"), maxNumPrefillSeqs=4096
+    "one batch size with 990 steps": spec(
+        file(*(f"(4096,{query},{4097 - query})" for query in range(4096, 3106, -1)), "(1,1,1)"), maxNumPrefillSeqs=4096
     ),
-    "a file of 6,000 buckets": spec(file("(range(1,61),range(2,101),0)", "(1,1,1)"), maxNumPrefillSeqs=500),
-    "a file of 5,900 batch sizes": spec(file("(range(1,5901),2,1)", "(1,1,1)"), maxNumPrefillSeqs=65_536),
+    "a file of 5,000 buckets": spec(file("(range(1,51),range(2,101),0)", "(1,1,1)"), maxNumPrefillSeqs=500),
+    "a file of 4,900 batch sizes": spec(file("(range(1,4901),2,1)", "(1,1,1)"), maxNumPrefillSeqs=65_536),
     "a file whose buckets are all dropped but two": spec(
         file("(range(400,450),range(60000,60099),0)", "(1,2,0)", "(1,1,1)"),
         maxNumPrefillSeqs=500,
@@ -115,7 +115,7 @@ ACCEPTED = {
 """Plausible large plans by description."""
 
 REFUSED = {
-    "staircases": (STAIRCASES, "the file has more than 1200 lines with buckets"),
+    "staircases": (STAIRCASES, "the file has more than 1000 lines with buckets"),
     "optimal for 65,536 prompts at a time": (
         spec(optimal(4_000, 4_000, 9), maxNumPrefillSeqs=65_536),
         "spec.bucketing.strategy: ",

@@ -18,7 +18,7 @@ def test_expensive_bucket_file_is_refused_with_few_calls() -> None:
     """A reconcile of this spec once took 33 s of processor time and 1.1 GiB of memory."""
     found = reconcile_twice(STAIRCASES, counted=True)
     assert (found.accepted["status"], found.accepted["reason"]) == ("False", "PlanImpossible")
-    assert "the file has more than 1200 lines with buckets" in found.accepted["message"]
+    assert "the file has more than 1000 lines with buckets" in found.accepted["message"]
     assert found.objects == 0
     assert sum(found.calls) < 250_000
     assert found.grown < 64 * MIB

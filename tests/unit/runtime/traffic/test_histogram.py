@@ -43,6 +43,12 @@ def test_text_of_many_shapes_keeps_the_weight() -> None:
     assert total_weight(parse_traffic(format_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
 
 
+def test_text_of_more_than_2400_lines_is_refused() -> None:
+    assert parse_traffic("decode 1 1 1 1\n# comment\n" * 2400).decode == {Bucket(1, 1, 1): 2400}
+    with pytest.raises(PlanImpossible, match="the histogram has more than 2400 lines"):
+        parse_traffic("decode 1 1 1 1\n" * 2401)
+
+
 def test_rounding_never_reduces_sizes() -> None:
     merged = parse_traffic(format_traffic(many_shapes())).prompt
     assert max(shape.query_len for shape in merged) >= 8999
@@ -80,8 +86,8 @@ def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -
 
 
 def test_text_of_wide_shapes_fits_the_field() -> None:
-    """Once, 1500 shapes per phase took 100 KB, which exceeds the size limit of a resource."""
-    wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1500)}
+    """Once, 1200 shapes per phase took 80 KB, which exceeds the size limit of a resource."""
+    wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1200)}
     traffic = Traffic(wide, {Bucket(shape.batch_size, 1, shape.num_blocks): 1 / 3 for shape in wide})
     assert len(format_traffic(traffic)) <= MOST_TEXT
 
