@@ -36,9 +36,7 @@ def failed_revision_is_given_up(history: History) -> Iterator[str]:
     last = history.last
     revision, rollout = last.status.get("revision", {}), last.spec.get("rollout", {})
     current, stable = revision.get("current"), revision.get("stable")
-    plan = last.condition("PlanAccepted")
-    refused = plan.get("status") != "True" and plan.get("reason") != "CapturedBelowThreshold"
-    if refused or rollout.get("paused") or _finds_no_room(last, current):
+    if last.is_refused or rollout.get("paused") or _finds_no_room(last, current):
         return
     if current not in history.fails or stable not in history.works:
         return

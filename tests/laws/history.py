@@ -89,6 +89,12 @@ class Moment:
         """The pods that count as replicas."""
         return [pod for pod in self.pods.values() if pod.counts]
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the operator refuses the spec, or has not judged it yet. The pods then stay as they are."""
+        accepted = self.condition("PlanAccepted")
+        return accepted.get("status") != "True" and accepted.get("reason") != "CapturedBelowThreshold"
+
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return the condition of that type, or an empty mapping if there is none."""
         found = (each for each in self.status.get("conditions", ()) if each["type"] == kind)

@@ -70,16 +70,29 @@ def _found_no_room(history: History, last: Moment) -> bool:
 def never_more_pods_than_allowed(history: History) -> Iterator[str]:
     """At most replicas + maxSurge pods are desired.
 
-    With in-place replacement, terminating pods count too, because they hold their cards.
+    With in-place replacement, terminating pods count too, because they hold their cards. While a spec is refused, the
+    pods of the spec before it may come back after a back-off.
     """
     for number, before, now in history.steps():
         desired = sum(now.replica_sets.values())
         if desired <= sum(before.replica_sets.values()):
             continue
         pictures, taken = history.pictures(number), {uid for _, uid in history.taken}
+        if desired <= _most_before_refusal(history, number):
+            continue
         if not any(desired + _ending(each, taken) <= promise(each.spec).ceiling for each in pictures):
             most = max(promise(each.spec).ceiling for each in pictures)
             yield f"{now.at:.0f} s: {desired} pods desired, {_ending(now, taken)} terminating, {most} allowed"
+
+
+def _most_before_refusal(history: History, number: int) -> int:
+    """Return how many pods were desired when the spec of the moment `number` was first refused; 0 if it is not."""
+    most = 0
+    for moment in reversed(history.moments[:number]):
+        if not moment.is_refused:
+            break
+        most = sum(moment.replica_sets.values())
+    return most
 
 
 def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:

@@ -165,6 +165,13 @@ def test_more_pods_than_replicas_and_surge_break_a_law() -> None:
     assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods desired, 0 terminating, 3 allowed"]
 
 
+def test_pods_return_while_a_spec_with_fewer_is_refused() -> None:
+    refused = {"conditions": [{"type": "PlanAccepted", "status": "False", "reason": "SettingsWrong"}]}
+    fields: dict[str, Any] = {"spec": {"replicas": 0}, "status": refused}
+    moments = (moment(at, **fields, replica_sets={OLD: count}) for at, count in enumerate((2, 1, 2)))
+    assert not list(rollout.never_more_pods_than_allowed(history(*moments)))
+
+
 def test_new_pod_before_the_old_one_ended_breaks_a_law() -> None:
     spec = {"rollout": {"maxSurge": 0, "maxUnavailable": 1}}
     ending = replace(B, counts=False)
