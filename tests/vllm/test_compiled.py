@@ -40,7 +40,9 @@ def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
         max_num_batched_tokens=192,
     )
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, 64, 0)\n(1, 128, 0)\n(1, 1, 16)\n(1, 1, 32)")
-    return config.model_copy(update={"shared_recipes": shared, "bucketing": policy})
+    # With allowGaps, a gap is no error.
+    with_gaps = config.limits.model_copy(update={"gapless": None})
+    return config.model_copy(update={"shared_recipes": shared, "bucketing": policy, "limits": with_gaps})
 
 
 def warmed_counts(reports: list[WarmupReport]) -> list[int]:
