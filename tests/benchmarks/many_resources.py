@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.many_resources [NUMBER]
 
-The benchmark uses a real API server with controllers. Pods run only in the phase in which they become ready. Processor
-time includes the operator's process for plans. At the end, an operator starts while all resources exist.
+The benchmark uses a real API server with controllers. Pods run only in the phase in which they become ready. At the
+end, an operator starts while all resources exist.
 """
 
 import asyncio

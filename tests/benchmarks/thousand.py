@@ -5,7 +5,7 @@
 The benchmark uses a real API server with controllers and an operator with the Lease times of the chart, and writes the
 pods' reports itself. First, another operator starts in its own cgroup. The benchmark measures three figures: the time
 until this operator is ready, which means that it has reconciled all resources; the delay of its Lease renewals; and its
-peak memory, including its process for plans.
+peak memory.
 
 Then 500 additional pods warm up: 20 of them become warm each second while the others report progress. This load keeps
 two cores busy, mainly with the API server. In a cluster, the operator does not share a core with the API server.
@@ -83,7 +83,7 @@ async def start_figures(stage: Stage, count: int) -> list[Figure]:
         return [
             Figure(f"{existing}: all reconciled after", took, "s", 30),
             Figure("  latest renewal of the Lease, after its period", late, "s", 1),
-            Figure("  peak memory, including the process for plans", _peak_bytes(memory) / 10**6, "MB", 220),
+            Figure("  peak memory", _peak_bytes(memory) / 10**6, "MB", 220),
         ]
 
 
