@@ -57,22 +57,22 @@ def main() -> int:
 
 
 def try_specs(first: int, minutes: float) -> list[str]:
-    """Plan random specs that pass the schema, for this many minutes. Return the errors.
+    """Decide about random specs that pass the schema, for this many minutes. Return the errors.
 
     Each batch runs in a separate process.
     """
-    wrong, decisions, questions, grown = list[str](), list[float](), list[float](), 0
+    wrong, decisions, checks, grown = list[str](), list[float](), list[float](), 0
     costs, specs, batch, began = list[Cost](), 0, first, time.monotonic()
     with _progress() as progress:
         task = progress.add_task("minutes of specs of any shape", total=round(minutes))
         while (spent := (time.monotonic() - began) / 60) < minutes:
             progress.update(task, completed=int(spent))
-            found = fuzz(batch, SPECS_PER_BATCH, plan_seconds=10)
+            found = fuzz(batch, SPECS_PER_BATCH)
             batch += 1
             wrong += found.wrong
             specs += found.specs
             decisions += found.decisions
-            questions += found.questions
+            checks += found.checks
             grown = max(grown, found.grown)
             costs = worst([*costs, *found.costs], WORST_BY_EACH)
     for each in wrong:
@@ -82,8 +82,9 @@ def try_specs(first: int, minutes: float) -> list[str]:
         typical = sorted(decisions)[len(decisions) * 99 // 100]
         console.print(
             f"{specs} specs of any shape: {len(decisions)} decisions, 99 % within {typical * 1000:.0f} ms of processor "
-            f"time, at most {max(decisions) * 1000:.0f} ms and {grown / 2**20:.0f} MiB; {len(questions)} questions "
-            f"about plans, at most {max(questions, default=0):.1f} s; {len(wrong)} wrong; the costliest are in {WORST}",
+            f"time, at most {max(decisions) * 1000:.0f} ms and {grown / 2**20:.0f} MiB; {len(checks)} checks "
+            f"of policies, at most {max(checks, default=0) * 1000:.0f} ms; {len(wrong)} wrong; "
+            f"the costliest are in {WORST}",
             highlight=False,
         )
     return wrong
