@@ -101,7 +101,10 @@ FLEET = Dashboard(
         ),
         Panel(
             "Requests that waited for a compile, last 5 minutes",
-            {"{{namespace}}/{{name}}": "gaudi_inference_recompiles_recent"},
+            {
+                "{{namespace}}/{{inference_gaudi_dev_name}}": "sum by (namespace, inference_gaudi_dev_name) "
+                "(increase(gaudi_recompiles_since_ready_total[5m]))"
+            },
         ),
         Panel(
             "Generated tokens a second",

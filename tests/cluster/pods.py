@@ -105,10 +105,10 @@ async def shows_captured(api: KubeApi, prompt: int, decode: int) -> bool:
     return await captured_percent(api) == {"prompt": prompt * 10, "decode": decode * 10}
 
 
-async def recent_recompiles(api: KubeApi, count: int) -> bool:
-    """Return whether the status of `tiny` has this number of recent recompiles."""
+async def shows_recompiles(api: KubeApi, count: int) -> bool:
+    """Return whether the status of `tiny` has this number of recompiles of ready pods."""
     found = await api.get("GaudiInference", "tiny") or {}
-    return bool(found.get("status", {}).get("recompiles", {}).get("recent") == count)
+    return bool(found.get("status", {}).get("recompiles", {}).get("sinceReady") == count)
 
 
 async def leads(operator: OperatorProcess) -> bool:

@@ -12,9 +12,9 @@ from tests.cluster.pods import (
     is_open,
     pod_ready,
     ready,
-    recent_recompiles,
     running,
     shows_captured,
+    shows_recompiles,
 )
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -127,8 +127,8 @@ async def test_gate_of_a_recompiling_pod_closes_until_it_recovers(
     kubelet.runtime(hot).update(recent_recompiles=4)
     closed = await until(partial(gate, api, hot, "False"), "the pod's gate to close")
     assert (closed["reason"], closed["message"][:30]) == ("Recompiling", "Requests waited for 4 compiles")
-    kubelet.runtime(calm).update(recent_recompiles=3)
-    await until(partial(recent_recompiles, api, 3), "the other pod's recompiles in the status")
+    kubelet.runtime(calm).update(recent_recompiles=3, recompiles_since_ready=3)
+    await until(partial(shows_recompiles, api, 3), "the other pod's recompiles in the status")
     assert is_open(await api.get("Pod", calm))
     kubelet.runtime(hot).update(recent_recompiles=0)
     await until(partial(pod_ready, api, hot), "the first pod to be Ready again")

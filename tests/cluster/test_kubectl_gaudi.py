@@ -161,7 +161,7 @@ async def test_savings_of_a_learned_plan_are_in_the_status(
     now, learned = PlanCost(graphs=84, warmup_seconds=780), PlanCost(graphs=24, warmup_seconds=240)
     kubelet.runtime(pod).update(advice=PlanAdvice(now=now, learned=learned))
     found = await until(partial(advice, api), "the advice")
-    assert (found["pod"], found["graphs"], found["graphsNow"]) == (pod, 24, 84)
+    assert found["pod"] == pod
     savings = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, with no more padding."
     command = f"To apply it, run: kubectl gaudi plan learn tiny -n {namespace} --apply"
     assert f"{savings} {command}" in " ".join((await gaudi("status", "tiny")).out.split())

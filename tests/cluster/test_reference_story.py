@@ -21,7 +21,6 @@ from tests.support.real_runtime import real_runtime
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reference-llama-3.1-8b-gaudi2-sim.yaml"
 NAME = "reference-llama-8b"
-GIB = 2**30
 
 
 @pytest.fixture
@@ -46,12 +45,8 @@ async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_
 async def test_seeds_000_and_002_status_shows_62_and_100_percent(served: tuple[Object, str]) -> None:
     status = served[0]["status"]
     assert status["capturedPercent"] == {"prompt": 62, "decode": 100}
-    assert status["buckets"] == {
-        "prompt": {"planned": 24, "warmed": 24, "captured": 15},
-        "decode": {"planned": 48, "warmed": 48, "captured": 48},
-    }
-    assert status["memory"]["usableBytes"] / GIB == pytest.approx(39.58, abs=0.03)
-    assert status["plan"]["basis"] == "Simulated"
+    plan = status["plan"]
+    assert (plan["basis"], plan["promptBuckets"], plan["decodeBuckets"]) == ("Simulated", 24, 48)
     assert "This is a simulation" in status["pods"][0]["message"]
     assert {kind: condition_of(served[0], kind)["status"] for kind in ("PlanAccepted", "WarmedUp", "Degraded")} == {
         "PlanAccepted": "True",

@@ -20,7 +20,7 @@ STATUS = {
     "replicas": 2,
     "selector": "inference.gaudi.dev/name=tiny",
     "capturedPercent": {"prompt": 62, "decode": 100},
-    "warmup": {"percent": 81, "phase": "Serving"},
+    "warmup": {"percent": 81},
     "conditions": [
         {
             "type": "Ready",

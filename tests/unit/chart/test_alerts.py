@@ -58,12 +58,15 @@ def of_pods(metric: str, labels: str = "") -> str:
     return f"gaudi_{metric}{{{mine}{', ' if labels else ''}{labels}}}"
 
 
+def recompiles(phase: str) -> str:
+    return of_pods("recompiles_since_ready_total", f'phase="{phase}"')
+
+
 def first_tokens(seconds: str) -> str:
     return of_pods("time_to_first_token_seconds_bucket", f'le="{seconds}"')
 
 
 CAPTURED = of_model("captured_percent", 'phase="decode"')
-RECOMPILES = of_model("recompiles_recent")
 WARMUP = of_model("warmup_percent")
 QUEUE = 'gaudi_operator_queue_depth{pod="a"}'
 GONE = "_"
@@ -87,7 +90,8 @@ WELL = {
     first_tokens("+Inf"): "0+60x{minutes}",
     WARMUP: "100",
     CAPTURED: "100",
-    RECOMPILES: "0",
+    recompiles("prompt"): "7",
+    recompiles("decode"): "0",
     leads("a"): "1",
     leads("b"): "0",
     reconciles("done"): "0+30x{minutes}",
@@ -194,9 +198,18 @@ STORIES = (
     Story("a large model is fetched", {**phases("WarmingUp", 0), WARMUP: "0"}),
     Story("a bucket took twenty minutes", {**phases("RollingOut", 0), WARMUP: "0 " * 15 + "42+0x{minutes}"}, at=36),
     Story("a rollout is paused while a pod warms up", {**phases("Paused", 0), WARMUP: "42"}),
-    Story("requests meet shapes without a graph", {RECOMPILES: "25"}, ("GaudiModelRequestsWaitForCompiles",)),
-    Story("a few requests have met one", {RECOMPILES: "10"}),
-    Story("many have, for a moment", {RECOMPILES: during(30, 36, "25", "0")}),
+    Story(
+        "requests meet shapes without a graph",
+        {recompiles("decode"): "0+5x{minutes}"},
+        ("GaudiModelRequestsWaitForCompiles",),
+    ),
+    Story("a few requests have met one", {recompiles("decode"): "0+1.9x{minutes}"}),
+    Story(
+        "both phases met some",
+        {recompiles(each): "0+1.5x{minutes}" for each in ("prompt", "decode")},
+        ("GaudiModelRequestsWaitForCompiles",),
+    ),
+    Story("many have, for a moment", {recompiles("decode"): during(30, MINUTES, "25", "0")}),
     Story("graphs found no memory", {CAPTURED: "62.5"}),
     Story("graphs are still to be captured", {**phases("RollingOut", 0), WARMUP: GROWS, CAPTURED: "0"}, at=20),
     Story("both operators wait for the Lease", {leads("a"): "0"}, ("GaudiOperatorHasNoLeader",)),

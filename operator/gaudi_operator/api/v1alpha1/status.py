@@ -56,29 +56,6 @@ class Condition(ApiModel):
     )
 
 
-class BucketCounts(ApiModel):
-    """Number of buckets of one phase in the status."""
-
-    planned: Count = Field(description="Number of buckets in the plan.")
-    warmed: Count = Field(description="Number of planned buckets that are compiled.")
-    captured: Count = Field(description="Number of planned buckets that are captured or executed a second time.")
-
-
-class VisionCounts(ApiModel):
-    """Number of buckets of the vision tower. These buckets have no separate graphs."""
-
-    planned: Count = Field(description="Number of buckets that the plugin plans for the model.")
-    warmed: Count = Field(description="Number of planned buckets that the tower has run.")
-
-
-class Buckets(ApiModel):
-    """Number of buckets in the status by phase. The values come from the pod with the fewest captured graphs."""
-
-    prompt: BucketCounts | None = Field(None, description="Number of prompt buckets.")
-    decode: BucketCounts | None = Field(None, description="Number of decode buckets.")
-    vision: VisionCounts | None = Field(None, description="Number of vision buckets. Only for models that take images.")
-
-
 class CapturedPercent(ApiModel):
     """Captured share in the status: planned buckets that are captured or executed, in percent, rounded down."""
 
@@ -100,10 +77,6 @@ class PlanBasis(StrEnum):
 class PlanAdvice(ApiModel):
     """Plan learned from the traffic of a pod. The plan saves at least a third of the warm-up without more padding."""
 
-    graphs: Count = Field(description="Number of graphs of the learned plan.")
-    graphs_now: Count = Field(description="Number of graphs of the current plan.")
-    warmup_seconds: Large = Field(description="Estimated duration of a warm-up with the learned plan, in seconds.")
-    warmup_seconds_now: Large = Field(description="Estimated duration of a warm-up with the current plan, in seconds.")
     pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod that compared the two plans.")
     message: Text = Field(description="What the learned plan saves, and the command that applies it.")
 
@@ -150,7 +123,6 @@ class WarmupProgress(ApiModel):
     """Warm-up progress in the status. The values come from the least advanced pod of the current revision."""
 
     percent: Percent = Field(0, description="Progress of compiling and capturing all buckets, in percent.")
-    phase: Word = Field(description="Phase of the least advanced pod.")
     eta: Timestamp | None = Field(None, description="Estimated end of the warm-up, rounded to 10 seconds.")
 
 
@@ -191,15 +163,6 @@ class PodState(ApiModel):
     message: Text | None = Field(None, description="Reason why the pod is not ready.")
 
 
-class MemorySplit(ApiModel):
-    """Memory use of one card after the profile run. The values come from the pod with the fewest KV blocks."""
-
-    usable_bytes: Bytes = Field(description="Memory that the engine may use, in bytes.")
-    graph_bytes: Bytes = Field(description="Memory that is reserved for graphs, in bytes.")
-    kv_cache_bytes: Bytes = Field(description="Memory of the KV cache, in bytes.")
-    kv_blocks: Large = Field(description="Number of KV blocks.")
-
-
 class ColdShape(ApiModel):
     """Shape of a batch that had no warm graph."""
 
@@ -215,10 +178,6 @@ class Recompiles(ApiModel):
     """Recompiles in the status: compiles that requests waited for, summed over the ready pods."""
 
     since_ready: Count = Field(0, description="Number of compiles since the pods became ready.")
-    recent: Count = Field(0, description="Number of compiles in the last five minutes.")
-    prompt: Count = Field(0, description="Number of compiles of prompt batches since the pods became ready.")
-    decode: Count = Field(0, description="Number of compiles of decode batches since the pods became ready.")
-    vision: Count = Field(0, description="Number of compiles of the vision tower since the pods became ready.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=10)] = Field(
         (),
         description="The most frequent shapes without a warm graph.",
@@ -231,16 +190,6 @@ class RecipeCacheState(ApiModel):
     phase: Word = Field(
         description="State of the cache: Empty before a pod has read the cache, Seeding while a pod compiles recipes"
         " for the cache, Filled, or Missed if pods can neither read nor add recipes."
-    )
-    hit_percent: Percent | None = Field(
-        None,
-        description="Share of planned buckets whose recipe a pod found at its start, in percent. The value comes from"
-        " the pod with the highest share.",
-    )
-    saved_seconds: Large | None = Field(
-        None,
-        description="Measured time that the pod of hitPercent saved, in seconds: the compile time of the found"
-        " recipes, minus the time to copy and load these recipes.",
     )
     message: Text | None = Field(None, description="Reason why a pod read no recipes or added no recipes.")
 
@@ -364,13 +313,7 @@ class GaudiInferenceStatus(ApiModel):
     plan: PlanState | None = Field(
         None, description="Size and cost of the plan of the spec. Absent if no plan is possible."
     )
-    buckets: Buckets | None = Field(
-        None,
-        description="Number of planned, warmed and captured buckets. The values come from the pod with the fewest"
-        " captured graphs.",
-    )
     warmup: WarmupProgress | None = Field(None, description="Progress of the warm-up of the least advanced pod.")
-    memory: MemorySplit | None = Field(None, description="Use of the memory of one card.")
     recompiles: Recompiles = Field(Recompiles(), description="Number of compiles that requests waited for.")
     recipe_cache: RecipeCacheState | None = Field(
         None, description="State of the recipe cache. Only with spec.recipeCache.enabled."

@@ -41,9 +41,9 @@ def learn(selection: SelectedResource, form: FormOption = PatchForm.OPTIMAL, app
     from gaudi_operator.cli.plan.output import print_warnings
 
     resource = selection.cluster.fetch_inference(selection.name)
-    document, memory = read_plan_document(resource, stored=True), read_status(resource).memory
-    # If the status has a measured number of KV cache blocks, use this number, because the decode buckets depend on it.
-    document = replace(document, kv_blocks=memory.kv_blocks) if memory else document
+    document, plan = read_plan_document(resource, stored=True), read_status(resource).plan
+    # If a pod has reported the number of its KV cache blocks, use this number, because the decode buckets depend on it.
+    document = replace(document, kv_blocks=plan.kv_blocks) if plan else document
     learned_plan = learn_plan(document, read_traffic_texts(_read_traffic(selection)), OptimalSettings(), form)
     print_learned_plan(learned_plan, Console(stderr=True))
     print_warnings(learned_plan.warnings)

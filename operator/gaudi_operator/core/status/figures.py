@@ -1,4 +1,4 @@
-"""The figures in the status: captured graphs, warm-up progress, memory and recompilations."""
+"""The figures in the status: captured graphs, warm-up progress and recompilations."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,20 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import (
-    BucketCounts,
-    Buckets,
     CapturedPercent,
     ColdShape,
-    MemorySplit,
     PodState,
     Recompiles,
-    VisionCounts,
     WarmupProgress,
 )
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
-from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report import WarmupReport
 
 ETA_SECONDS = 10
 MAX_COLD_SHAPES = 10
@@ -40,31 +36,6 @@ def lowest_captured_percent(rows: Iterable[PodState]) -> CapturedPercent:
     )
 
 
-def bucket_counts(reports: Sequence[WarmupReport]) -> Buckets | None:
-    """Return the bucket counts of the pod with the fewest captured and then the fewest warmed buckets."""
-    worst = min(
-        reports, key=lambda report: (_sum_phases(report, "captured"), _sum_phases(report, "warmed")), default=None
-    )
-    if worst is None:
-        return None
-    vision = VisionCounts(planned=worst.vision.planned, warmed=worst.vision.warmed) if worst.vision else None
-    return Buckets(prompt=_phase_counts(worst.prompt), decode=_phase_counts(worst.decode), vision=vision)
-
-
-def memory_split(reports: Sequence[WarmupReport]) -> MemorySplit | None:
-    """Return the memory split of the pod with the fewest KV blocks."""
-    splits = [report.memory for report in reports if report.memory]
-    smallest_split = min(splits, key=lambda split: split.kv_blocks, default=None)
-    if smallest_split is None:
-        return None
-    return MemorySplit(
-        usable_bytes=smallest_split.usable,
-        graph_bytes=smallest_split.graphs,
-        kv_cache_bytes=smallest_split.kv_cache,
-        kv_blocks=smallest_split.kv_blocks,
-    )
-
-
 def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
     """Return the recompilations of the serving pods, with the most frequent cold shapes."""
     batch_counts, compiles = Counter[_Shape](), Counter[_Shape]()
@@ -74,10 +45,6 @@ def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) 
     most_frequent = sorted(batch_counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
     return Recompiles(
         since_ready=_capped_sum(row.recompiles_since_ready for row in rows),
-        recent=_capped_sum(report.recent_recompiles for report in reports),
-        prompt=_capped_sum(report.served.prompt.recompiles for report in reports),
-        decode=_capped_sum(report.served.decode.recompiles for report in reports),
-        vision=_capped_sum(report.served.vision.recompiles for report in reports if report.served.vision),
         cold_shapes=tuple(
             ColdShape(
                 phase=phase, shape=shape, count=_capped_sum([count]), compiles=_capped_sum([compiles[phase, shape]])
@@ -94,7 +61,7 @@ def warmup_progress(state: State, rows: Iterable[PodState]) -> WarmupProgress | 
     if slowest is None:
         return None
     pod = next(pod for pod in state.updated_pods if pod.name == slowest.name)
-    return WarmupProgress(percent=slowest.warmup_percent, phase=slowest.phase, eta=_eta(pod, state))
+    return WarmupProgress(percent=slowest.warmup_percent, eta=_eta(pod, state))
 
 
 def _eta(pod: PodView, state: State) -> str | None:
@@ -117,11 +84,3 @@ def _eta(pod: PodView, state: State) -> str | None:
 def _capped_sum(counts: Iterable[int]) -> int:
     """Return the sum, limited to the maximum value of a status field."""
     return min(MOST_COUNT, sum(counts))
-
-
-def _phase_counts(progress: PhaseProgress) -> BucketCounts:
-    return BucketCounts(planned=progress.planned, warmed=progress.warmed, captured=progress.captured)
-
-
-def _sum_phases(report: WarmupReport, count_name: str) -> int:
-    return int(getattr(report.prompt, count_name) + getattr(report.decode, count_name))

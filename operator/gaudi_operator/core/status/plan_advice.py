@@ -36,10 +36,6 @@ def _build_advice(state: State, pod: PodView, advice: report.PlanAdvice) -> Plan
     captures = pod.report is None or pod.report.decode.preparation is Preparation.CAPTURE
     identity = state.inference.identity
     return PlanAdvice(
-        graphs=learned_plan.graphs,
-        graphs_now=current_plan.graphs,
-        warmup_seconds=round(learned_plan.warmup_seconds),
-        warmup_seconds_now=round(current_plan.warmup_seconds),
         pod=pod.name,
         message=(
             f"A plan learned from the traffic so far needs {learned_plan.graphs} {'graphs' if captures else 'buckets'} "

@@ -16,14 +16,7 @@ def recipe_cache_state(state: State) -> RecipeCacheState | None:
     if not reports:
         is_same_revision = state.previous_status.revision.current == state.current_name
         return (state.previous_status.recipe_cache if is_same_revision else None) or RecipeCacheState(phase="Empty")
-    best_report = max(reports, key=lambda report: (_count_cached_graphs(report), report.recipe_seconds_saved))
-    planned_graphs = best_report.prompt.planned + best_report.decode.planned
-    return RecipeCacheState(
-        phase=_cache_phase(reports),
-        hit_percent=_count_cached_graphs(best_report) * 100 // planned_graphs if planned_graphs else None,
-        saved_seconds=int(best_report.recipe_seconds_saved),
-        message=_worst_outcome_reason(reports),
-    )
+    return RecipeCacheState(phase=_cache_phase(reports), message=_worst_outcome_reason(reports))
 
 
 def recipe_miss_reason(state: State) -> str | None:
@@ -55,7 +48,3 @@ def _worst_outcome_reason(reports: list[WarmupReport]) -> str | None:
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
     shared.sort(key=lambda recipes: recipes.outcome is not RecipeOutcome.MISS)
     return next((recipes.reason[:MAX_TEXT] for recipes in shared if recipes.reason), None)
-
-
-def _count_cached_graphs(report: WarmupReport) -> int:
-    return report.prompt.cached + report.decode.cached

@@ -98,21 +98,17 @@ def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]
     pods = figures.pods_for_figures(state)
     pod_names = {pod.name for pod in pods}
     figure_rows = [row for row in rows if row.name in pod_names]
-    reports = [pod.report for pod in pods if pod.report]
-    previous_status = state.previous_status
     fields: dict[str, Any] = {
         "captured_percent": figures.lowest_captured_percent(figure_rows),
         "warmup": figures.warmup_progress(state, rows),
-        "buckets": figures.bucket_counts(reports),
-        "memory": figures.memory_split(reports),
         "recompiles": figures.recompile_counts(
             [row for row in rows if row.ready], [pod.report for pod in state.serving_pods if pod.report]
         ),
     }
-    # A new leader of the operator has no reports yet. Keep the written figures, because zeros would look like a loss of
-    # all graphs.
-    if pods and not reports:
-        fields |= {key: getattr(previous_status, key) for key in ("buckets", "memory", "recompiles")}
+    # A new leader of the operator has no reports yet. Keep the written figures, because zeros would look like a restart
+    # of all pods.
+    if pods and not any(pod.report for pod in pods):
+        fields["recompiles"] = state.previous_status.recompiles
     return fields
 
 

@@ -62,14 +62,6 @@ def _captured_percent(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterat
     yield from (((phase,), float(percent[phase])) for phase in _PHASES if phase in percent)
 
 
-def _buckets(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
-    for phase in _PHASES:
-        counts = (status.get("buckets") or {}).get(phase) or {}
-        yield from (
-            ((phase, state), float(counts[state])) for state in ("planned", "warmed", "captured") if state in counts
-        )
-
-
 def _warmup(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     warmup = status.get("warmup")
     if warmup is not None:
@@ -102,10 +94,6 @@ def _failed_revision(status: Mapping[str, Any]) -> str:
     return _label_value(next((revision["name"] for revision in failed_revisions), ""))
 
 
-def _recompiles(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
-    yield (), float((status.get("recompiles") or {}).get("recent", 0))
-
-
 def _label_value(value: object) -> str:
     return str(value)[:_MOST_WORD]
 
@@ -119,12 +107,6 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
         ("phase",),
         _captured_percent,
     ),
-    (
-        "buckets",
-        "Buckets planned, warmed and captured or executed, of the pod with the least of them.",
-        ("phase", "state"),
-        _buckets,
-    ),
     ("warmup_percent", "Warm-up of the least advanced pod of the current revision.", (), _warmup),
     ("warmup_eta_timestamp_seconds", "Estimated end of that warm-up, in seconds since 1970.", (), _eta),
     ("replicas", "Pods by stage of the warm-up.", ("state",), _replicas),
@@ -134,5 +116,4 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
         ("current", "stable", "failed"),
         _revision,
     ),
-    ("recompiles_recent", "Compiles that requests waited for in the last five minutes.", (), _recompiles),
 )

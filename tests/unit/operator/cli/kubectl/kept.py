@@ -18,14 +18,7 @@ ADVISED: dict[str, Any] = {
     "promptBuckets": 12,
     "decodeBuckets": 72,
     "kvBlocks": 100,
-    "advice": {
-        "graphs": 24,
-        "graphsNow": 84,
-        "warmupSeconds": 240,
-        "warmupSecondsNow": 780,
-        "pod": "a",
-        "message": ADVICE,
-    },
+    "advice": {"pod": "a", "message": ADVICE},
 }
 """status.plan with advice."""
 NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}

@@ -56,18 +56,11 @@ def test_buckets_without_graphs_are_not_called_graphs() -> None:
     assert "needs 24 buckets instead of 84" in message(advice(), prompt=plain, decode=plain)
 
 
-def test_plan_status_has_the_values_of_the_advice() -> None:
+def test_plan_status_names_the_pod_of_the_advice() -> None:
     plan = plan_state(state_of([busy("a", 10, advice())]))
     assert plan is not None
     assert plan.advice is not None
-    shown = plan.advice.model_dump(exclude={"message"})
-    assert shown == {
-        "graphs": 24,
-        "graphs_now": 84,
-        "warmup_seconds": 240,
-        "warmup_seconds_now": 778,
-        "pod": "a",
-    }
+    assert plan.advice.pod == "a"
 
 
 def test_advice_comes_from_the_pod_with_the_most_traffic() -> None:
@@ -114,4 +107,4 @@ def test_status_changes_only_when_the_advice_changes() -> None:
     shown = poll((10, 20), 24)
     assert json.loads(shown)["pod"] == second
     assert [poll((30, 20), 24), poll((30, 40), 24), poll((50, 40), 24)] == [shown] * 3
-    assert json.loads(poll((50, 40), 30))["graphs"] == 30
+    assert "needs 30 graphs" in json.loads(poll((50, 40), 30))["message"]

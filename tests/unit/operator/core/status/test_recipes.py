@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RecipeCache
 from gaudi_operator.core.status.conditions import FALSE, TRUE
 from gaudi_operator.core.status.recipes import recipe_cache_state
 from gaudi_operator.core.status.spec_conditions import judge_settings_effective
-from gaudi_runtime.contract.report import PhaseProgress, RecipeOutcome, SharedRecipesReport, WarmupReport
+from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import serving, state_of
@@ -18,10 +18,8 @@ NOTHING = "/recipes has no recipes yet."
 SHARED = inference(recipeCache={"enabled": True})
 
 
-def report_of(outcome: RecipeOutcome, reason: str | None = None, cached: int = 0, saved: float = 0.0) -> WarmupReport:
-    counts = PhaseProgress(planned=8, warmed=8, captured=8, cached=cached)
-    shared = SharedRecipesReport(outcome=outcome, reason=reason)
-    return report(prompt=counts, decode=counts, shared_recipes=shared, recipe_seconds_saved=saved)
+def report_of(outcome: RecipeOutcome, reason: str | None = None) -> WarmupReport:
+    return report(shared_recipes=SharedRecipesReport(outcome=outcome, reason=reason))
 
 
 def state(*reports: WarmupReport, **fields: Any) -> RecipeCacheState | None:
@@ -44,30 +42,24 @@ def test_outcome_of_a_single_pod_determines_the_phase(outcomes: tuple[RecipeOutc
 
 
 def test_cache_is_filled_if_one_pod_found_recipes() -> None:
-    found = state(report_of(MISS, "No lock."), report_of(HIT, cached=8, saved=99.9), report_of(SEEDING, NOTHING))
-    assert found == RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=99, message="No lock.")
-
-
-def test_hit_percentage_is_rounded_down() -> None:
-    found = state(report_of(HIT, cached=3, saved=5))
-    assert found is not None
-    assert (found.hit_percent, found.saved_seconds) == (37, 5)
+    found = state(report_of(MISS, "No lock."), report_of(HIT), report_of(SEEDING, NOTHING))
+    assert found == RecipeCacheState(phase="Filled", message="No lock.")
 
 
 def test_restarted_operator_keeps_the_written_recipe_status() -> None:
-    written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
+    written = RecipeCacheState(phase="Filled", message="No lock.")
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
     assert recipe_cache_state(state_of([serving()], inference=SHARED, previous_status=before)) == written
 
 
 def test_recipe_status_of_another_revision_is_ignored() -> None:
-    written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
+    written = RecipeCacheState(phase="Filled", message="No lock.")
     before = GaudiInferenceStatus(revision=Revisions(current="old"), recipe_cache=written)
     assert state(previous_status=before) == RecipeCacheState(phase="Empty")
 
 
 def test_recipe_status_is_kept_at_zero_replicas() -> None:
-    written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
+    written = RecipeCacheState(phase="Filled", message="No lock.")
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
     assert recipe_cache_state(state_of([], inference=SHARED, previous_status=before, desired=0)) == written
 

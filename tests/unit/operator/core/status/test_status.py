@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import (
-    BucketCounts,
-    Buckets,
     CapturedPercent,
     Condition,
     GaudiInferenceStatus,
@@ -17,7 +15,6 @@ from gaudi_operator.api.v1alpha1.status import (
     RevisionPhase,
     Revisions,
     RevisionStatus,
-    VisionCounts,
     WarmupProgress,
 )
 from gaudi_operator.api.v1alpha1.warmup import Readiness
@@ -36,13 +33,9 @@ from gaudi_operator.core.status.status import (
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
-    MemorySplit,
     Phase,
     PhaseProgress,
     RuntimeFailure,
-    ServedPhase,
-    ServedTraffic,
-    ServedVision,
     VisionProgress,
     WarmupReport,
 )
@@ -82,8 +75,7 @@ def test_warming_pods_do_not_lower_the_captured_percentages() -> None:
 def test_captured_percentages_and_warm_up_are_of_the_current_revision() -> None:
     found = status([serving("a", "old", said=captured(24)), moving("b", captured(6, 0, Phase.CAPTURING))])
     assert found.captured_percent == CapturedPercent(prompt=25, decode=0)
-    assert found.warmup is not None
-    assert found.warmup.phase == "Capturing"
+    assert found.warmup == WarmupProgress(percent=54)
 
 
 def test_captured_percentages_are_of_warming_pods_if_no_pod_serves() -> None:
@@ -95,29 +87,10 @@ def test_captured_percentages_of_unready_old_pods_are_ignored() -> None:
     assert status([moving("a", captured(12, 0, Phase.CAPTURING), "old")]).captured_percent == CapturedPercent()
 
 
-def test_bucket_counts_come_from_the_pod_with_the_fewest_graphs() -> None:
-    pods = [serving("a", said=captured(24)), serving("b", said=captured(15))]
-    assert status(pods).buckets == Buckets(
-        prompt=BucketCounts(planned=24, warmed=24, captured=15), decode=BucketCounts(planned=48, warmed=48, captured=48)
-    )
-
-
-def test_memory_comes_from_the_pod_with_the_fewest_blocks() -> None:
-    def split(blocks: int) -> MemorySplit:
-        return MemorySplit(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks)
-
-    pods = [serving("a", said=captured(24, memory=split(80))), serving("b", said=captured(24, memory=split(70)))]
-    found = status(pods).memory
-    assert found is not None
-    assert found.kv_blocks == 70
-
-
-def test_recompiles_are_reported_by_phase_and_shape() -> None:
-    served = ServedTraffic(prompt=ServedPhase(recompiles=3), decode=ServedPhase(recompiles=1))
+def test_recompiles_are_reported_by_shape() -> None:
     shape = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=9, compiles=3)
-    said = captured(24, recompiles_since_ready=4, recent_recompiles=2, served=served, cold_shapes=(shape,))
+    said = captured(24, cold_shapes=(shape,))
     found = status([serving("a", said=said), serving("b", said=said)]).recompiles
-    assert (found.since_ready, found.recent, found.prompt, found.decode) == (8, 4, 6, 2)
     assert [(each.count, each.compiles) for each in found.cold_shapes] == [(18, 6)]
 
 
@@ -144,7 +117,7 @@ def test_warmup_is_of_the_current_revisions_least_advanced_pod() -> None:
         moving("b", captured(12, 0, Phase.CAPTURING)),
         moving("c", captured(0, 0, Phase.COMPILING)),
     ]
-    assert status(pods).warmup == WarmupProgress(percent=50, phase="Compiling")
+    assert status(pods).warmup == WarmupProgress(percent=50)
 
 
 def test_warm_up_end_is_rounded_to_ten_seconds() -> None:
@@ -155,7 +128,7 @@ def test_warm_up_end_is_rounded_to_ten_seconds() -> None:
 
 @pytest.mark.parametrize(("seconds", "eta"), [(100.0, "2026-08-01T12:01:30Z"), (110.0, "2026-08-01T12:01:50Z")])
 def test_warm_up_end_is_updated_only_after_larger_changes(seconds: float, eta: str) -> None:
-    before = GaudiInferenceStatus(warmup=WarmupProgress(phase="Compiling", eta="2026-08-01T12:01:30Z"))
+    before = GaudiInferenceStatus(warmup=WarmupProgress(eta="2026-08-01T12:01:30Z"))
     found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=seconds))], previous_status=before).warmup
     assert found is not None
     assert found.eta == eta
@@ -264,7 +237,7 @@ def test_pod_status_is_reset_after_the_container_ended() -> None:
 def test_status_values_are_kept_while_no_pod_has_reported() -> None:
     before = status([serving("a", said=captured(15, recompiles_since_ready=2))])
     after = status([serving("a")], previous_status=before)
-    keys = ("captured_percent", "buckets", "recompiles", "memory")
+    keys = ("captured_percent", "recompiles")
     assert [getattr(after, key) for key in keys] == [getattr(before, key) for key in keys]
 
 
@@ -290,8 +263,8 @@ def test_phase_before_the_container_start_is_not_kept() -> None:
     assert (row.name, row.phase) == (before.pods[0].name, "Starting")
 
 
-EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10, phase="Compiling"))
-FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compiling"))
+EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10))
+FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11))
 
 
 def test_status_change_is_delayed_to_batch_further_changes() -> None:
@@ -369,12 +342,7 @@ def test_status_without_a_revision_has_no_endpoint() -> None:
     assert make_status(nothing).endpoint is None
 
 
-def test_vision_counts_are_in_buckets_recompiles_and_plan() -> None:
-    seen = VisionProgress(planned=4, warmed=3)
-    served = ServedTraffic(vision=ServedVision(misses=2, recompiles=2))
-    found = status([serving("a", said=captured(24, vision=seen, served=served, recompiles_since_ready=2))])
-    assert found.buckets is not None
-    assert found.buckets.vision == VisionCounts(planned=4, warmed=3)
-    assert found.recompiles.vision == 2
+def test_plan_has_the_number_of_vision_buckets() -> None:
+    found = status([serving("a", said=captured(24, vision=VisionProgress(planned=4, warmed=3)))])
     assert found.plan is not None
     assert found.plan.vision_buckets == 4

@@ -16,9 +16,7 @@ STATUS: dict[str, Any] = {
     "updatedReplicas": 1,
     "readyReplicas": 2,
     "capturedPercent": {"prompt": 100, "decode": 97},
-    "buckets": {"prompt": {"planned": 8, "warmed": 8, "captured": 8}},
-    "warmup": {"percent": 42, "phase": "Capturing", "eta": "2026-08-01T12:00:00Z"},
-    "recompiles": {"recent": 5},
+    "warmup": {"percent": 42, "eta": "2026-08-01T12:00:00Z"},
     "revision": {"current": "new", "stable": "old"},
     "revisions": [{"name": "new", "number": 2}, {"name": "bad", "number": 1, "reason": "ContainerFailed"}],
 }
@@ -45,10 +43,8 @@ def resource(status: Any, name: str = "chat") -> Object:
         'replicas{name="chat",namespace="models",state="updated"} 1.0',
         'replicas{name="chat",namespace="models",state="lost"} 1.0',
         'captured_percent{name="chat",namespace="models",phase="decode"} 97.0',
-        'buckets{name="chat",namespace="models",phase="prompt",state="captured"} 8.0',
         'warmup_percent{name="chat",namespace="models"} 42.0',
         'warmup_eta_timestamp_seconds{name="chat",namespace="models"} 1.7855856e+09',
-        'recompiles_recent{name="chat",namespace="models"} 5.0',
         'revision_info{current="new",failed="bad",name="chat",namespace="models",stable="old"} 1.0',
     ],
 )
@@ -65,7 +61,7 @@ def test_long_label_is_truncated() -> None:
     assert f'phase{{name="chat",namespace="models",phase="{"x" * 64}"}} 1.0' in shown
 
 
-@pytest.mark.parametrize("status", [[], "text", {"conditions": 7}, {"warmup": {"percent": "x"}}, {"buckets": [1]}])
+@pytest.mark.parametrize("status", [[], "text", {"conditions": 7}, {"warmup": {"percent": "x"}}, {"revisions": [1]}])
 def test_unreadable_status_does_not_affect_other_resources(status: Any) -> None:
     shown = series(resource(status, "odd"), resource(STATUS))
     assert 'warmup_percent{name="chat",namespace="models"} 42.0' in shown
