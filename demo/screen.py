@@ -57,9 +57,10 @@ def table(state: dict[str, Any]) -> Group:
     for pod in status.get("pods", []):
         grid.add_row(*_row(pod, state["metadata"]["name"]))
     eta = (status.get("warmup") or {}).get("eta") or "-"
-    details = f"{status.get('phase', 'Pending')}  ready {status.get('ready', '-')}  ETA {eta}"
+    ready = condition(state, "Ready")
+    details = f"{ready['reason']}  ready {_ready_replicas(state)}  ETA {eta}"
     summary = Text.assemble((f"{state['metadata']['name']}  ", "bold"), details)
-    return Group(summary, grid, Text(condition(state, "Ready")["message"], style="dim"))
+    return Group(summary, grid, Text(ready["message"], style="dim"))
 
 
 def _row(pod: dict[str, Any], resource_name: str) -> tuple[Any, ...]:
@@ -84,4 +85,8 @@ def _percent(value: int | None) -> str:
 def _coarse_progress(state: dict[str, Any]) -> str:
     status = state.get("status", {})
     pods = [(pod["name"], pod.get("gate"), pod.get("warmupPercent", 0) // 34) for pod in status.get("pods", [])]
-    return f"{status.get('phase')} {status.get('ready')} {pods}"
+    return f"{condition(state, 'Ready')['reason']} {_ready_replicas(state)} {pods}"
+
+
+def _ready_replicas(state: dict[str, Any]) -> str:
+    return f"{state.get('status', {}).get('readyReplicas', 0)}/{state['spec'].get('replicas', 1)}"

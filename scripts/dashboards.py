@@ -24,6 +24,8 @@ WIDE, HALF, THIRD, HEIGHT = 24, 12, 8, 8
 
 MODEL = 'namespace=~"$namespace", name=~"$name"'
 PODS = 'namespace=~"$namespace", inference_gaudi_dev_name=~"$name"'
+READY = 'gaudi_inference_condition{type="Ready"}'
+READY_REASON = f'gaudi_inference_condition{{type="Ready", {MODEL}}} == 1'
 
 
 def _padding_ratio(metric: str, phase: str) -> str:
@@ -57,15 +59,15 @@ class Dashboard:
 
 
 OF_A_MODEL = {
-    "namespace": "label_values(gaudi_inference_phase, namespace)",
-    "name": 'label_values(gaudi_inference_phase{namespace=~"$namespace"}, name)',
+    "namespace": "label_values(gaudi_inference_condition, namespace)",
+    "name": 'label_values(gaudi_inference_condition{namespace=~"$namespace"}, name)',
 }
 
 FLEET = Dashboard(
     "gaudi-fleet",
     "Gaudi inference: fleet",
     (
-        Panel("Models by phase", {"{{phase}}": "sum by (phase) (gaudi_inference_phase)"}, "stat", width=THIRD),
+        Panel("Models by status", {"{{reason}}": f"sum by (reason) ({READY})"}, "stat", width=THIRD),
         Panel(
             "Models that are not Ready",
             {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Ready", status!="True"} == 1'},
@@ -156,7 +158,7 @@ ONE_MODEL = Dashboard(
     "gaudi-model",
     "Gaudi inference: one model",
     (
-        Panel("Phase", {"{{phase}}": f"gaudi_inference_phase{{{MODEL}}} == 1"}, "stat", width=THIRD),
+        Panel("Status", {"{{reason}}": READY_REASON}, "stat", width=THIRD),
         Panel(
             "Warm-up",
             {"{{name}}": f"gaudi_inference_warmup_percent{{{MODEL}}}"},
@@ -268,7 +270,7 @@ UPGRADE = Dashboard(
             options={"instant": True},
         ),
         Panel("Replicas", {"{{state}}": f"gaudi_inference_replicas{{{MODEL}}}"}),
-        Panel("Phase", {"{{phase}}": f"gaudi_inference_phase{{{MODEL}}} == 1"}, "state-timeline"),
+        Panel("Status", {"{{reason}}": READY_REASON}, "state-timeline"),
         Panel(
             "Pods of each revision that serve",
             {
@@ -311,7 +313,7 @@ UPGRADE = Dashboard(
         ),
         Panel(
             "Conditions",
-            {"{{type}} {{status}}": f"gaudi_inference_condition{{{MODEL}}} == 1"},
+            {"{{type}} {{status}}": f"max without (reason) (gaudi_inference_condition{{{MODEL}}}) == 1"},
             "state-timeline",
         ),
     ),

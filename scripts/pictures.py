@@ -116,9 +116,9 @@ class Fleet:
                 time.sleep(PERIOD_SECONDS)
 
 
-def has_phase(phase: str) -> Callable[[Manifest], bool]:
-    """Return a function that returns True if a status has this phase."""
-    return lambda status: status.get("phase") == phase
+def is_ready(status: Manifest) -> bool:
+    """Return True if the condition Ready of a status is True."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ()))
 
 
 def has_warmed_up(min_percent: int) -> Callable[[Manifest], bool]:
@@ -132,7 +132,7 @@ def start_models(installed: Installation) -> None:
     models = Fleet(installed)
     models.kubectl("delete", "gi", "--all", "--wait=true")
     models.apply("code", {})
-    models.wait_until("code", "Serving", has_phase("Serving"))
+    models.wait_until("code", "Ready", is_ready)
     models.apply("code", SLOW)
     models.apply("summary", SLOW)
     models.wait_until("code", "half warm", has_warmed_up(50))

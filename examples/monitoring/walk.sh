@@ -86,7 +86,7 @@ step "Apply a model and show the panels of its warm-up"
 # The API server may refuse the resource in the first seconds with "not yet synced to use for admission".
 until_true "the API server to accept the new kinds" run kubectl apply -f examples/monitoring/model.yaml
 panel model "Warm-up"
-panel model "Phase"
+panel model "Status"
 run kubectl gaudi status walkthrough
 run kubectl gaudi rollout status walkthrough --timeout=5m
 good=$(field .status.revision.current)

@@ -28,7 +28,7 @@ spec:
 YAML
 expect_stalled UpgradeBlocked
 expect_contains "$(condition Stalled message)" "because spec.rollout.whenNoRoom is Wait"
-expect_equal "ready" "$(field .status.ready)" 2/2
+expect_equal "ready" "$(field .status.readyReplicas)" 2
 run kubectl get gi walkthrough -o wide
 
 step "Run the command in the message"

@@ -15,7 +15,7 @@ YAML
 kubectl wait gi/walkthrough --for=jsonpath='{.status.conditions[?(@.type=="Ready")].reason}'=RolloutPaused --timeout=60s
 run kubectl gaudi rollout status walkthrough --watch=false
 expect_equal "pods of the new revision" "$(field .status.updatedReplicas)" 0
-expect_equal "ready" "$(field .status.ready)" 2/2
+expect_equal "ready" "$(field .status.readyReplicas)" 2
 
 step "Resume, and pause again while the canary warms up: it becomes ready, and no old pod is deleted"
 run kubectl gaudi rollout resume walkthrough

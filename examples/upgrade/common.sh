@@ -80,7 +80,7 @@ expect_rollback() {
   expect_contains "$(condition Stalled message)" "failed ($1)"
   expect_contains "$(condition Stalled message)" "$2"
   expect_equal "the revision that runs" "$(field .status.revision.current)" "$good"
-  expect_equal "ready" "$(field .status.ready)" 2/2
+  expect_equal "ready" "$(field .status.readyReplicas)" 2
 }
 
 show_result() {

@@ -47,7 +47,7 @@ async def test_old_pods_stay_until_new_pods_are_warm(api: KubeApi, kubelet: Kube
     assert before < names
     (new,) = names - before
     kubelet.runtime(new).captured(9, 10)
-    await until(partial(phase, api, "RollingOut"), "the rollout in the status")
+    await until(partial(shows, api, "RollingOut"), "the rollout in the status")
     assert before < {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
     kubelet.on_start = FakeRuntime.warm
     kubelet.runtime(new).warm()
@@ -145,9 +145,9 @@ def _serves(pod: Object) -> bool:
     return condition_of(pod, "Ready").get("status") == "True" and is_open(pod)
 
 
-async def phase(api: KubeApi, name: str) -> bool:
-    """Return whether the status has phase `name`."""
-    return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
+async def shows(api: KubeApi, reason: str) -> bool:
+    """Return whether the condition Ready has that reason."""
+    return condition_of(await api.get("GaudiInference", "tiny"), "Ready").get("reason") == reason
 
 
 async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
@@ -223,9 +223,9 @@ async def test_stable_revision_returns_from_zero_while_paused(
     await until(partial(ready, api), "the resource to be Ready")
     (good,) = await revisions(api)
     await api.merge("GaudiInference", "tiny", {"spec": {**CHANGED["spec"], "rollout": {"paused": True}}})
-    await until(partial(phase, api, "Paused"), "the phase Paused")
+    await until(partial(shows, api, "RolloutPaused"), "the paused rollout in the status")
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}}, "scale")
-    await until(partial(phase, api, "ScaledToZero"), "the phase ScaledToZero")
+    await until(partial(shows, api, "ScaledToZero"), "no pod in the status")
 
     async def gone() -> bool:
         return await api.get("ReplicaSet", f"tiny-{good}") is None
@@ -234,7 +234,7 @@ async def test_stable_revision_returns_from_zero_while_paused(
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await until(partial(serving, api, 2), "two pods to serve")
     assert await runs_alone(api, good)
-    assert await phase(api, "Paused")
+    assert await shows(api, "RolloutPaused")
     await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": False}}})
     await until(partial(rolled_out, api, {good}), "the new revision to serve alone", seconds=60)
 

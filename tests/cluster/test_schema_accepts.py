@@ -15,9 +15,8 @@ from tests.support.examples import EXAMPLES
 
 STATUS = {
     "observedGeneration": 1,
-    "phase": "Serving",
-    "ready": "2/2",
     "replicas": 2,
+    "readyReplicas": 2,
     "selector": "inference.gaudi.dev/name=tiny",
     "capturedPercent": {"prompt": 62, "decode": 100},
     "warmup": {"percent": 81},
@@ -203,8 +202,8 @@ def test_get_shows_the_printer_columns(created: Create, kubectl: Kubectl) -> Non
     created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     header, row = kubectl("get", "gi").strip().splitlines()
-    assert header.split() == ["NAME", "ENGINE", "PHASE", "PROMPT%", "DECODE%", "WARMUP", "READY", "AGE"]
-    assert row.split()[:-1] == ["tiny", "torch", "Serving", "62", "100", "81", "2/2"]
+    assert header.split() == ["NAME", "ENGINE", "STATUS", "PROMPT%", "DECODE%", "WARMUP", "READY", "DESIRED", "AGE"]
+    assert row.split()[:-1] == ["tiny", "torch", "Serving", "62", "100", "81", "2", "1"]
 
 
 def test_category_all_does_not_include_models(created: Create, kubectl: Kubectl) -> None:

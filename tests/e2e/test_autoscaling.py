@@ -67,7 +67,7 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     asking = (
         state for state in states if " requests spec.replicas: 2 " in condition(state, "AutoscalerActive")["message"]
     )
-    scaled = next(state for state in asking if state["status"]["ready"] == "2/2")
+    scaled = next(state for state in asking if state["status"]["readyReplicas"] == 2)
     assert scaled["spec"]["replicas"] == 2
     assert [answer.error for answer in traffic.stop() if answer.error] == []
 

@@ -143,7 +143,7 @@ def test_models_serve_without_the_chart_and_after_its_reinstallation(
     installed.helm("uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--wait")
     installed.kubectl("wait", "pods", *OPERATOR_PODS, "--for=delete", "--timeout=60s")
     installed.kubectl("get", "crd", "gaudiinferences.inference.gaudi.dev")
-    assert json.loads(pods.kubectl("get", "gi", NAME, "-o", "json"))["status"]["ready"] == "1/1"
+    assert json.loads(pods.kubectl("get", "gi", NAME, "-o", "json"))["status"]["readyReplicas"] == 1
     pods.wait_endpoint(old["metadata"]["name"], ready=True)
     assert pods.restarts() == before
     install.install_chart(installed)

@@ -53,7 +53,7 @@ def test_status_shows_every_graph_captured(installed: Installation, namespace: s
     status = get(installed, namespace, f"gi/{served}")["status"]
     assert status["capturedPercent"] == {"prompt": 100, "decode": 100}
     assert status["warmup"]["percent"] == 100
-    assert status["ready"] == "2/2"
+    assert status["readyReplicas"] == 2
     assert status["plan"]["basis"] == "Measured"
 
 
@@ -61,7 +61,8 @@ def test_get_shows_the_readiness_columns(installed: Installation, namespace: str
     header, row = installed.kubectl("get", "gi", "--namespace", namespace).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert shown["NAME"] == served
-    assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("100", "100", "100", "2/2")
+    assert (shown["STATUS"], shown["READY"], shown["DESIRED"]) == ("Serving", "2", "2")
+    assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"]) == ("100", "100", "100")
 
 
 def pods_of(installed: Installation, namespace: str, served: str) -> list[dict[str, Any]]:
@@ -143,7 +144,7 @@ def test_scale_up_creates_no_revision(
     installed.kubectl("scale", "--namespace", namespace, f"gi/{served}", "--replicas=3")
     wait_ready(served)
     status = get(installed, namespace, f"gi/{served}")["status"]
-    assert (status["ready"], status["revision"]["current"]) == ("3/3", before)
+    assert (status["readyReplicas"], status["revision"]["current"]) == (3, before)
 
 
 def test_scale_to_zero_is_ready_with_its_reason(

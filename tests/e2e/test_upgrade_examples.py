@@ -23,9 +23,9 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Ending:
-    """The expected result of a script: the phase, the failure reasons, and the number of revisions that answered."""
+    """The expected result of a script: the status, the failure reasons, and the number of revisions that answered."""
 
-    phase: str
+    status: str
     failed: tuple[str, ...] = ()
     answering: int = 1
 
@@ -83,7 +83,7 @@ def assert_ending(pods: Pods, resource: Resource, ending: Ending, answering: set
     """Assert that the table row, the conditions, the history and the events show the expected result."""
     header, row = pods.kubectl("get", "gi", NAME).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
-    assert (shown["PHASE"], shown["READY"]) == (ending.phase, "2/2")
+    assert (shown["STATUS"], shown["READY"]) == (ending.status, "2")
     state = next(resource.states(PATIENCE))
     bad = bool(ending.failed)
     desired = {"Ready": not bad, "Stalled": bad, "Reconciling": False, "Available": True, "Degraded": False}

@@ -85,10 +85,10 @@ def test_preempted_replica_ends_gracefully_and_returns(installed: Installation, 
     urgent = queued(installed, namespace, "urgent", 1, **{kueue.PRIORITY_LABEL: "urgent"})
     ready(urgent)
     state = held(chat)
-    assert state["status"]["ready"] == "1/2"
+    assert state["status"]["readyReplicas"] == 1
     assert condition(state, "Stalled")["status"] == "False"
     installed.kubectl("delete", "gi/urgent", "--namespace", namespace)
-    assert ready(chat)["status"]["ready"] == "2/2"
+    assert ready(chat)["status"]["readyReplicas"] == 2
     answers = client.stop()
     print(f"{len(answers)} requests")  # noqa: T201
     assert [each.error for each in answers if each.error] == []

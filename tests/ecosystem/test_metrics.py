@@ -88,7 +88,7 @@ def test_autoscaler_scales_by_requests_with_the_documented_rule(
     asking = (
         state for state in states if " requests spec.replicas: 2 " in condition(state, "AutoscalerActive")["message"]
     )
-    scaled = next(state for state in asking if state["status"]["ready"] == "2/2")
+    scaled = next(state for state in asking if state["status"]["readyReplicas"] == 2)
     assert condition(scaled, "AutoscalerActive")["status"] == "True"
     assert scaled["spec"]["replicas"] == 2
 

@@ -183,7 +183,8 @@ def test_chart_and_archives_serve_a_model(machine: Machine, model: Resource) -> 
     assert answer.usage
     assert answer.usage.completion_tokens >= 1
     assert (
-        json.loads(machine.installed.kubectl("get", "gi", NAME, *namespace, "-o", "json"))["status"]["ready"] == "1/1"
+        json.loads(machine.installed.kubectl("get", "gi", NAME, *namespace, "-o", "json"))["status"]["readyReplicas"]
+        == 1
     )
 
 
@@ -290,7 +291,7 @@ def assert_operator_works(model: Resource, limit: int) -> None:
     """Assert that an operator reconciles a change of the serving model. `limit` is a new revisionHistoryLimit."""
     changed = model.patch({"rollout": {"revisionHistoryLimit": limit}})["metadata"]["generation"]
     judged = next(state for state in model.states(120) if state["status"]["observedGeneration"] == changed)
-    assert judged["status"]["ready"] == "1/1"
+    assert judged["status"]["readyReplicas"] == 1
 
 
 def test_kubectl_manifest_adopts_the_served_model(machine: Machine, model: Resource, olm: str) -> None:

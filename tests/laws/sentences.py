@@ -1,6 +1,6 @@
 """Checks that the messages, the conditions and the fields of a status do not contradict each other.
 
-The checks use only the written status, so they apply to a simulation and to any API server.
+The checks use only the written resource, so they apply to a simulation and to any API server.
 """
 
 import re
@@ -17,11 +17,7 @@ class Shown:
 
     status: Mapping[str, Any]
     conditions: Mapping[str, Mapping[str, str]]
-
-    @property
-    def desired(self) -> int:
-        """The desired replicas at the time when the status was written."""
-        return int(self.status["ready"].partition("/")[2])
+    desired: int
 
     @property
     def serving(self) -> int:
@@ -86,16 +82,19 @@ WAITING: Mapping[str, Callable[[Row], bool]] = {
 """The state of waiting pods in a message, and a check that holds for the row of each such pod."""
 
 
-def disagreements(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each contradiction within a status, or none if the status has no conditions yet."""
-    if "ready" not in status or len(status.get("pods", ())) != status.get("replicas", 0):
-        return  # The status is empty, or more pods exist than it lists.
-    shown = Shown(status, {each["type"]: each for each in status.get("conditions", ())})
+def disagreements(resource: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each contradiction within the status of a resource, or none for an older spec."""
+    status = resource.get("status") or {}
+    is_observed = status.get("observedGeneration") == resource["metadata"]["generation"]
+    if not is_observed or len(status.get("pods", ())) != status.get("replicas", 0):
+        return  # The status is empty or older than the spec, or more pods exist than it lists.
+    conditions = {each["type"]: each for each in status.get("conditions", ())}
+    shown = Shown(status, conditions, resource["spec"].get("replicas", 1))
     yield from _numbers(shown)
     yield from _counts_of_waiting(shown)
     yield from _named_pods(shown)
     yield from _between_conditions(shown)
-    yield from _phase(shown)
+    yield from _reasons(shown)
 
 
 def _ready(rows: Sequence[Row]) -> int:
@@ -172,32 +171,13 @@ def _between_conditions(s: Shown) -> Iterator[str]:
             yield f"Ready says that revision {name} runs, and status.revision says otherwise: {s.status['revision']}"
 
 
-PHASES: Mapping[str | None, str] = {
-    "Serving": "Serving",
-    "ScaledToZero": "ScaledToZero",
-    "StartingPods": "Pending",
-    "WarmingUp": "WarmingUp",
-    "RollingOut": "RollingOut",
-    "RollingBack": "RollingBack",
-    "ScalingDown": "ScalingDown",
-    "RolloutPaused": "Paused",
-}
-"""The phase next to each reason of Ready that is no problem."""
-
-
-def _phase(s: Shown) -> Iterator[str]:
-    """Yield a sentence for each condition that contradicts the phase."""
-    phase, (_, reason, message), stalled = s.status["phase"], s.says("Ready"), s.says("Stalled")[0]
-    if phase != PHASES.get(reason, phase) or (phase in ("Serving", "ScaledToZero") and phase != reason):
-        yield f"the phase is {phase}, and Ready says {reason}: {message}"
-    if (phase in ("Stalled", "SpecRefused", "RolledBack")) != (stalled == "True"):
-        yield f"the phase is {phase}, and Stalled is {stalled}: {message}"
-    if phase == "SpecRefused" and s.serving < s.desired:
-        yield f"the phase is {phase}, which says that all serve, and {s.serving} of {s.desired} do"
-    if phase == "RollingOut" and not s.old:
-        yield f"the phase is {phase}, and no pod of an older revision is there"
+def _reasons(s: Shown) -> Iterator[str]:
+    """Yield a sentence for each contradiction between the reason of Ready and the pods."""
+    _, reason, message = s.says("Ready")
+    if reason == "RollingOut" and not s.old:
+        yield f"Ready says {reason}, and no pod of an older revision is there: {message}"
     waiting = {row["phase"] for row in s.current if not row["ready"] and not row["gate"]}
-    if phase == "WarmingUp" and waiting <= {"SchedulingGated", "Unschedulable"}:
-        yield f"the phase is {phase}, and no pod warms up ({', '.join(sorted(waiting))}): {message}"
-    if phase in ("Pending", "WarmingUp") and s.old:
-        yield f"the phase is {phase}, and {len(s.old)} pods of older revisions are there"
+    if reason == "WarmingUp" and waiting <= {"SchedulingGated", "Unschedulable"}:
+        yield f"Ready says {reason}, and no pod warms up ({', '.join(sorted(waiting))}): {message}"
+    if reason in ("StartingPods", "WarmingUp") and s.old:
+        yield f"Ready says {reason}, and {len(s.old)} pods of older revisions are there: {message}"

@@ -39,7 +39,7 @@ def no_message_contradicts_the_status(history: History) -> Iterator[str]:
     """No status violates the checks of sentences.py."""
     for _, before, now in history.steps():
         if now.status != before.status:
-            yield from (f"{now.at:.0f} s: {each}" for each in disagreements(now.status))
+            yield from (f"{now.at:.0f} s: {each}" for each in disagreements(now.resource))
 
 
 def queued_pods_are_not_stalled(history: History) -> Iterator[str]:

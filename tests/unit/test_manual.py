@@ -12,7 +12,7 @@ from mkdocs.exceptions import Abort
 
 from gaudi_operator.api.v1alpha1.status import RevisionPhase
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
-from gaudi_operator.core.status import conditions, status
+from gaudi_operator.core.status import conditions
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import RuntimeStartError
 
@@ -43,16 +43,11 @@ def test_every_phase_of_a_pod_is_explained() -> None:
     assert set(Phase) <= rows(CONCEPTS.partition("## A pod, from")[2].partition("\n## ")[0])
 
 
-def test_every_phase_of_a_resource_is_explained() -> None:
-    documented = rows(CONCEPTS.partition("says\n")[2].partition("\n## ")[0]) - {"ENGINE", "PHASE", "READY", "WARMUP"}
-    judged = (
-        conditions.judge_ready,
-        conditions._judge_zero_replicas,
-        conditions.describe_progress,
-        status._resource_phase,
-    )
+def test_every_reason_of_progress_is_explained() -> None:
+    documented = rows(CONDITIONS.partition("## Ready and Reconciling")[2].partition("\n## ")[0])
+    judged = (conditions.judge_ready, conditions._judge_zero_replicas, conditions._describe_progress)
     reasons = set(re.findall(r'"([A-Z]\w+)"', "".join(map(inspect.getsource, judged))))
-    assert documented == {status._PHASES.get(reason, reason) for reason in reasons}
+    assert documented == {*reasons, "Reconciled", "NotStalled"}
 
 
 def test_every_phase_of_a_revision_is_explained() -> None:

@@ -28,12 +28,8 @@ def of_model(metric: str, labels: str = "") -> str:
     return f"gaudi_inference_{metric}{{{MODEL}{', ' if labels else ''}{labels}}}"
 
 
-def is_in(phase: str) -> str:
-    return of_model("phase", f'phase="{phase}"')
-
-
-def has(condition: str, status: str) -> str:
-    return of_model("condition", f'type="{condition}", status="{status}"')
+def has(condition: str, status: str, reason: str = "AsUsual") -> str:
+    return of_model("condition", f'type="{condition}", status="{status}", reason="{reason}"')
 
 
 def has_pods(state: str) -> str:
@@ -73,8 +69,8 @@ GONE = "_"
 """No value: the series does not exist."""
 
 WELL = {
-    is_in("Serving"): "1",
     has("Ready", "True"): "1",
+    has("Reconciling", "False"): "1",
     has("Available", "True"): "1",
     has("Degraded", "False"): "1",
     has("Stalled", "False"): "1",
@@ -102,11 +98,16 @@ WELL = {
 }
 
 
-def turns(condition: str, since: int, until: int = MINUTES) -> dict[str, str]:
+def turns(condition: str, since: int, until: int = MINUTES, reason: str = "Unusual") -> dict[str, str]:
     """Return the series of a condition that does not have its usual status between two minutes."""
     usual = "True" if has(condition, "True") in WELL else "False"
     other = "False" if usual == "True" else "True"
-    return {has(condition, other): during(since, until), has(condition, usual): outside(since, until)}
+    return {has(condition, other, reason): during(since, until), has(condition, usual): outside(since, until)}
+
+
+def moves(since: int, until: int = MINUTES) -> dict[str, str]:
+    """Return the series of a model that the operator changes between two minutes."""
+    return {**turns("Reconciling", since, until), **turns("Ready", since, until)}
 
 
 def during(since: int, until: int = MINUTES, value: str = "1", otherwise: str = GONE) -> str:
@@ -120,11 +121,6 @@ def outside(since: int, until: int = MINUTES) -> str:
     """Return the samples of a series that is stale between two minutes and 1 otherwise."""
     parts = (("1", since), ("stale", until - since), ("1", MINUTES - until + 1))
     return " ".join(word for word, minutes in parts for _ in range(minutes))
-
-
-def phases(phase: str, since: int, until: int = MINUTES) -> dict[str, str]:
-    """Return the series of a model that is in `phase` between two minutes and in phase Serving otherwise."""
-    return {is_in(phase): during(since, until), is_in("Serving"): outside(since, until)}
 
 
 @dataclass(frozen=True)
@@ -142,8 +138,18 @@ GROWS = "0+5x20 " + "100+0x{minutes}"
 
 STORIES = (
     Story("all is well"),
-    Story("a good upgrade of an hour", {**phases("RollingOut", 5, 40), WARMUP: GROWS, **turns("Ready", 5, 40)}, at=30),
+    Story("a good upgrade of an hour", {**moves(5, 40), WARMUP: GROWS}, at=30),
     Story("a spec was refused", turns("Stalled", 30), ("GaudiModelStalled",)),
+    Story(
+        "the reason why it waits for a person changes",
+        {
+            **turns("Stalled", 20),
+            has("Stalled", "True", "Unusual"): during(20, 24),
+            has("Stalled", "True", "ImagePullBackOff"): during(24),
+        },
+        ("GaudiModelStalled",),
+        at=27,
+    ),
     Story("a person has acted", turns("Stalled", 10, 40)),
     Story("it waits for a person only just now", turns("Stalled", 41)),
     Story(
@@ -154,10 +160,13 @@ STORIES = (
     Story("a pod is away for a moment", {**turns("Available", 30, 33), has_pods("lost"): during(30, 33, "1", "0")}),
     Story(
         "a first start takes long",
-        {**turns("Available", 0), **phases("WarmingUp", 0), WARMUP: "0 " * 30 + GROWS},
+        {**turns("Available", 0), **moves(0), WARMUP: "0 " * 30 + GROWS},
         at=40,
     ),
-    Story("one more replica warms up", {**turns("Available", 5), has_pods("desired"): "3", WARMUP: "0+2x{minutes}"}),
+    Story(
+        "one more replica warms up",
+        {**turns("Available", 5), **moves(5), has_pods("desired"): "3", WARMUP: "0+2x{minutes}"},
+    ),
     Story("no pods are asked for", {**turns("Available", 0), has_pods("desired"): "0", has_pods("ready"): "0"}),
     Story("the autoscaler has no metric", turns("AutoscalerActive", 20), ("GaudiModelAutoscalerInactive",)),
     Story("the autoscaler had none for a moment", turns("AutoscalerActive", 20, 30)),
@@ -180,24 +189,24 @@ STORIES = (
     Story("the spec allows fewer graphs", {**turns("Degraded", 0), CAPTURED: "62.5"}),
     Story(
         "an upgrade was rolled back",
-        {**phases("RolledBack", 30), **turns("Stalled", 30)},
+        turns("Stalled", 30, reason="RolledBack"),
         ("GaudiModelRolledBack",),
     ),
-    Story("the upgrade was undone", {**phases("RolledBack", 20, 40), **turns("Stalled", 20, 40)}),
+    Story("the upgrade was undone", turns("Stalled", 20, 40, "RolledBack")),
     Story(
         "a bucket does not end",
-        {**phases("RollingOut", 10), WARMUP: during(10, MINUTES, "42", "100")},
+        {**moves(10), WARMUP: during(10, MINUTES, "42", "100")},
         ("GaudiModelWarmupStandsStill",),
         at=39,
     ),
     Story(
         "a bucket did not end before the stall timeout",
-        {**phases("WarmingUp", 0, 31), is_in("Stalled"): during(31), **turns("Stalled", 31), WARMUP: "42"},
+        {**moves(0, 31), **turns("Stalled", 31), WARMUP: "42"},
         ("GaudiModelStalled",),
     ),
-    Story("a large model is fetched", {**phases("WarmingUp", 0), WARMUP: "0"}),
-    Story("a bucket took twenty minutes", {**phases("RollingOut", 0), WARMUP: "0 " * 15 + "42+0x{minutes}"}, at=36),
-    Story("a rollout is paused while a pod warms up", {**phases("Paused", 0), WARMUP: "42"}),
+    Story("a large model is fetched", {**moves(0), WARMUP: "0"}),
+    Story("a bucket took twenty minutes", {**moves(0), WARMUP: "0 " * 15 + "42+0x{minutes}"}, at=36),
+    Story("a rollout is paused while a pod warms up", {**turns("Ready", 0, reason="RolloutPaused"), WARMUP: "42"}),
     Story(
         "requests meet shapes without a graph",
         {recompiles("decode"): "0+5x{minutes}"},
@@ -211,7 +220,7 @@ STORIES = (
     ),
     Story("many have, for a moment", {recompiles("decode"): during(30, MINUTES, "25", "0")}),
     Story("graphs found no memory", {CAPTURED: "62.5"}),
-    Story("graphs are still to be captured", {**phases("RollingOut", 0), WARMUP: GROWS, CAPTURED: "0"}, at=20),
+    Story("graphs are still to be captured", {**moves(0), WARMUP: GROWS, CAPTURED: "0"}, at=20),
     Story("both operators wait for the Lease", {leads("a"): "0"}, ("GaudiOperatorHasNoLeader",)),
     Story("no operator is scraped", {leads("a"): GONE, leads("b"): GONE}, ("GaudiOperatorHasNoLeader",)),
     Story(

@@ -28,15 +28,14 @@ SAYS = {
 """The conditions of a model of two replicas, one of which serves and one of which is gated."""
 
 
-def status(phase: str = "Pending", **says: tuple[str, str, str]) -> dict[str, Any]:
+def status(**says: tuple[str, str, str]) -> dict[str, Any]:
     """Return the status of the two pods; `says` replaces conditions."""
     conditions = [
         {"type": kind, "status": state, "reason": reason, "message": message}
         for kind, (state, reason, message) in {**SAYS, **says}.items()
     ]
     return {
-        "phase": phase,
-        "ready": "1/2",
+        "observedGeneration": 1,
         "replicas": 2,
         "readyReplicas": 1,
         "expectedReadyReplicas": 1,
@@ -48,11 +47,16 @@ def status(phase: str = "Pending", **says: tuple[str, str, str]) -> dict[str, An
 
 def unready(message: str, reason: str = "StartingPods", **says: tuple[str, str, str]) -> dict[str, Any]:
     """Return the status with that message in Ready and Reconciling."""
-    return status("Pending", Ready=("False", reason, message), Reconciling=("True", reason, message), **says)
+    return status(Ready=("False", reason, message), Reconciling=("True", reason, message), **says)
+
+
+def of(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return a resource of two replicas with that status."""
+    return {"metadata": {"generation": 1}, "spec": {"replicas": 2}, "status": shown}
 
 
 def test_consistent_status_has_no_disagreements() -> None:
-    assert list(disagreements(status())) == []
+    assert list(disagreements(of(status()))) == []
 
 
 @pytest.mark.parametrize(
@@ -67,11 +71,9 @@ def test_consistent_status_has_no_disagreements() -> None:
             status(WarmedUp=("True", "WarmedUp", "3 pods (2 desired) have passed the readiness gate.")),
             "WarmedUp says 3, and the fields say 1",
         ),
-        (status(phase="WarmingUp"), "no pod warms up"),
-        (status(phase="Serving"), "the phase is Serving, and Ready says StartingPods"),
-        (status(phase="RollingBack"), "the phase is RollingBack, and Ready says StartingPods"),
-        (status(phase="Stalled"), "the phase is Stalled, and Stalled is False"),
-        (status(phase="RollingOut"), "no pod of an older revision is there"),
+        (unready(READY, "WarmingUp"), "no pod warms up"),
+        (unready(READY, "RollingOut"), "no pod of an older revision is there"),
+        ({**status(), "revision": {"current": "newer"}}, "2 pods of older revisions are there"),
         (status(Available=("True", "MinimumAvailable", "2 pods are ready (minimum 2).")), "Available says 2"),
         (status(Stalled=("True", "ModelNotFound", "There is no model.")), "Stalled says ModelNotFound"),
         (status(Degraded=("True", "ReplicasLost", "1 replica was lost. Not ready: a.")), "that a does not serve"),
@@ -105,14 +107,14 @@ def test_consistent_status_has_no_disagreements() -> None:
     ],
 )
 def test_each_kind_of_disagreement_is_found(wrong: dict[str, Any], found: str) -> None:
-    assert any(found in each for each in disagreements(wrong)), list(disagreements(wrong))
+    assert any(found in each for each in disagreements(of(wrong))), list(disagreements(of(wrong)))
 
 
 def test_status_that_contradicts_itself_breaks_a_law() -> None:
-    bad = history(moment(0, status=status()), moment(5, status=status(phase="Serving")))
-    assert list(showing.no_message_contradicts_the_status(bad)) == [
-        f"5 s: the phase is Serving, and Ready says StartingPods: {READY}"
-    ]
+    bad = history(moment(0, status=status()), moment(5, status=unready(READY, "RollingOut")))
+    assert f"5 s: Ready says RollingOut, and no pod of an older revision is there: {READY}" in list(
+        showing.no_message_contradicts_the_status(bad)
+    )
 
 
 def test_stalled_with_reason_scheduling_gated_breaks_a_law() -> None:

@@ -37,7 +37,12 @@ PRINTER_COLUMNS = (
     _printer_column(
         "Engine", "string", ".spec.engine.name", description="Engine: vllm, torch, or sim, which runs no model."
     ),
-    _printer_column("Phase", "string", ".status.phase", description="Summary of the state in one word."),
+    _printer_column(
+        "Status",
+        "string",
+        '.status.conditions[?(@.type=="Ready")].reason',
+        description="Reason of the condition Ready.",
+    ),
     _printer_column(
         "Prompt%",
         "integer",
@@ -51,14 +56,12 @@ PRINTER_COLUMNS = (
         description="Captured or executed decode buckets in percent of the plan.",
     ),
     _printer_column("Warmup", "integer", ".status.warmup.percent", description="Progress of the warm-up in percent."),
-    _printer_column("Ready", "string", ".status.ready", description="Ready and desired replicas."),
+    _printer_column("Ready", "integer", ".status.readyReplicas", description="Pods that receive traffic."),
+    _printer_column("Desired", "integer", ".spec.replicas", description="Desired replicas."),
     _printer_column("ETA", "string", ".status.warmup.eta", 1, "Estimated end of the warm-up."),
     _printer_column("Revision", "string", ".status.revision.current", 1, "The desired revision."),
     _printer_column("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles that requests waited for."),
     _printer_column("Recipes", "string", ".status.recipeCache.phase", 1, "State of the recipe cache."),
-    _printer_column(
-        "Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Reason of the condition Ready."
-    ),
     _printer_column("Age", "date", ".metadata.creationTimestamp"),
 )
 

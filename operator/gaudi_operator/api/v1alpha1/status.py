@@ -275,14 +275,6 @@ class GaudiInferenceStatus(ApiModel):
     """Status of a GaudiInference: the observed state of a model."""
 
     observed_generation: Generation = Field(0, description="Generation of the spec that this status was computed for.")
-    phase: Word = Field(
-        "Pending",
-        description="Summary of the state in one word: Pending, WarmingUp, Serving, RollingOut, RollingBack, Paused,"
-        " RolledBack, ScalingDown, ScaledToZero, SpecRefused or Stalled. Programs should read conditions instead.",
-    )
-    ready: Annotated[str, Field(max_length=16)] = Field(
-        "0/0", description="Number of ready replicas and of desired replicas, such as 2/3."
-    )
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
         (),
         description="Conditions: Ready, Reconciling, Stalled, Available, WarmedUp, PlanAccepted and others"

@@ -45,7 +45,6 @@ class RolloutSummary:
 
     outcome: RolloutOutcome
     sentence: str
-    phase: str
     warmup_percent: int
     ready_replicas: str
 
@@ -58,9 +57,8 @@ def evaluate_rollout(resource: Manifest, revisions: Sequence[Revision]) -> Rollo
     status = read_status(resource)
     outcome, sentence = _evaluate_outcome(resource, status, revisions)
     warmup_percent = 100 if outcome is RolloutOutcome.DONE else status.warmup.percent if status.warmup else 0
-    return RolloutSummary(
-        outcome, make_one_line(sentence), make_one_line(status.phase), warmup_percent, make_one_line(status.ready)
-    )
+    ready_replicas = f"{status.ready_replicas}/{resource['spec'].get('replicas', 1)}"
+    return RolloutSummary(outcome, make_one_line(sentence), warmup_percent, ready_replicas)
 
 
 def _evaluate_outcome(
@@ -195,7 +193,7 @@ class RolloutProgressBar:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self._console, self._last_sentence = console, ""
-        text_column = TextColumn("{task.description}  ready {task.fields[ready]}  warm-up of the least advanced pod")
+        text_column = TextColumn("ready {task.fields[ready]}  warm-up of the least advanced pod")
         self._bar = Progress(text_column, BarColumn(), TaskProgressColumn(), console=console, transient=True)
         self._task_id = self._bar.add_task("", total=100, ready="")
 
@@ -215,7 +213,6 @@ class RolloutProgressBar:
         self._bar.update(
             self._task_id,
             refresh=self._console.is_terminal,
-            description=summary.phase,
             completed=summary.warmup_percent,
             ready=summary.ready_replicas,
         )

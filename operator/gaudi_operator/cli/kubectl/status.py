@@ -55,7 +55,8 @@ def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> 
     engine_note = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
     minutes = 0 if explanation.ready else minutes_without_change(resource, now)
     change_note = f"no change for {plural(minutes, 'minute')}" if minutes else ""
-    parts = (name, status.phase, f"{status.ready} ready", engine_note, _remaining_warmup(status, now), change_note)
+    ready_note = f"{status.ready_replicas}/{resource['spec'].get('replicas', 1)} ready"
+    parts = (name, ready_note, engine_note, _remaining_warmup(status, now), change_note)
     first_line = make_one_line("  ".join(part for part in parts if part))
     return StatusView((first_line, f"{explanation.reason}: {explanation.sentence}"), status.pods, explanation)
 

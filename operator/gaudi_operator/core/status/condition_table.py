@@ -7,6 +7,7 @@ from gaudi_operator.api.v1alpha1.status import (
     Condition,
     ConditionStatus,
 )
+from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.class_applied import judge_class_applied
 from gaudi_operator.core.status.conditions import (
@@ -96,6 +97,36 @@ CONDITIONS = (
         judges_spec=True,
     ),
 )
+
+CONDITION_REASONS = RESOLVED_BY_OTHERS | frozenset(
+    {
+        # Progress: Ready, Reconciling, Available and WarmedUp
+        *("Serving", "ScaledToZero", "StartingPods", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"),
+        *("RolloutPaused", "Reconciled", "Stalled", "NotStalled", "MinimumAvailable", "BelowMinimum"),
+        *("WarmedUp", "NoPodWarmingUp"),
+        # Specs that are refused before a pod runs
+        *("PlanImpossible", "BucketsMissing", "SettingsWrong", "MemoryTooSmall", "NoRuntimeImage", "NotBuilt"),
+        *("RevisionNotKept", "PublishedWithoutKey", "NeedsClass", "ForbiddenByClass", "ClassAmbiguous"),
+        *("ClassRequired", "ClassUnreadable", "SpecUnreadable", "PodTemplateNotAllowed", "HostPathNotAllowed"),
+        "SimulationNotAllowed",
+        # Pods and revisions that fail
+        *("InvalidImageName", "InitContainerFails", "SidecarFails", "CrashLoopBackOff", "HostOutOfMemory"),
+        *("CompileCrashed", "ModelNotFound", "ModelUnreadable", "UnsupportedModel", "ModelAccessDenied"),
+        *("EngineUnsupported", "ThresholdsUnreachable", "ConfigInvalid", "StartFailed", "ApiKeyBlank"),
+        *("CertificateUnusable", "WarmupStalled", "WarmupIncomplete", "CapturedBelowThreshold", "TooManyRecompiles"),
+        *("TooManyErrors", "ForecastMissed", "RolledBack", "RevisionFailed"),
+        # Requests that the API server refuses
+        *("ApiForbidden", "ApiRefused", "NameTaken"),
+        # The other conditions
+        *("Accepted", "ReplicasLost", "BelowThresholds", "AsExpected", "Covered", "NoReports", "ColdShapes"),
+        *("SamplerCompiled", "StepCompiled", "SettingsRead", "SettingsIgnored", "AsClassSays", "PlanNotAccepted"),
+        *("ClassChanged", "ClassWouldRefuse", "ScalingActive", "NotObservedYet"),
+    }
+)
+"""The reasons that this operator writes into conditions, without the reasons of pods and autoscalers.
+
+Metrics use only these reasons as label values, because a pod may report any reason.
+"""
 
 
 def judge_conditions(state: State) -> tuple[Condition, ...]:

@@ -57,7 +57,7 @@ def judge_ready(state: State) -> Verdict:
         return Verdict(
             TRUE, "Serving", f"{_describe_all_serving(state.desired_replicas)} revision {state.current_name}.{suffix}"
         )
-    return Verdict(FALSE, *describe_progress(state))
+    return Verdict(FALSE, *_describe_progress(state))
 
 
 def _describe_all_serving(replicas: int) -> str:
@@ -85,11 +85,8 @@ def _count_surplus_pods(state: State) -> int:
     return max(0, sum(pod.phase not in ENDED for pod in state.pods) - state.desired_replicas)
 
 
-def describe_progress(state: State) -> tuple[str, str]:
-    """Return (reason, message) of the condition Ready while the desired state is not reached.
-
-    The function ignores problems.
-    """
+def _describe_progress(state: State) -> tuple[str, str]:
+    """Return (reason, message) of the condition Ready while the desired state is not reached."""
     clause = f"{_describe_replica_count(len(state.serving_updated_pods), state)} serve revision {state.current_name}"
     if state.rollout.step is not None and state.rollout.step.progress is RolloutProgress.PAUSED:
         waiting_counts = count_waiting(state.active_pods)

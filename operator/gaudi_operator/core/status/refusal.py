@@ -32,7 +32,7 @@ def add_refusal(decision: Decision, previous: GaudiInferenceStatus, refusal: Pro
     conditions = build_conditions(verdicts, previous.conditions, decision.status.observed_generation, now)
     replaced_types = {condition.type for condition in conditions}
     other_conditions = (condition for condition in decision.status.conditions if condition.type not in replaced_types)
-    status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*conditions, *other_conditions)})
+    status = decision.status.model_copy(update={"conditions": (*conditions, *other_conditions)})
     # Publish the event only once, because the same refusal repeats in every reconcile.
     is_reported = any(
         condition.type == "Stalled" and condition.reason == refusal.reason for condition in previous.conditions

@@ -26,12 +26,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import figures
 from gaudi_operator.core.status.condition_table import judge_conditions
-from gaudi_operator.core.status.conditions import (
-    TRUE,
-    describe_progress,
-    expected_ready_replicas,
-    judge_ready,
-)
+from gaudi_operator.core.status.conditions import TRUE, expected_ready_replicas
 from gaudi_operator.core.status.pods import pod_states
 from gaudi_operator.core.status.recipes import recipe_cache_state
 
@@ -59,8 +54,6 @@ def make_status(state: State) -> GaudiInferenceStatus:
     rows = pod_states(state)
     status = GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
-        phase=_resource_phase(state),
-        ready=f"{len(state.serving_pods)}/{state.desired_replicas}",
         conditions=judge_conditions(state),
         replicas=len(state.active_pods),
         updated_replicas=len(state.updated_pods),
@@ -110,21 +103,6 @@ def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]
     if pods and not any(pod.report for pod in pods):
         fields["recompiles"] = state.previous_status.recompiles
     return fields
-
-
-_PHASES = {"RolloutPaused": "Paused", "StartingPods": "Pending"}
-"""The phases whose name differs from the reason of Ready."""
-
-
-def _resource_phase(state: State) -> str:
-    if state.problem and state.problem.reason == "RolledBack":
-        return "RolledBack"
-    if state.is_stalled:
-        # The spec was refused and needs a user, but all replicas serve. `Stalled` would hide that.
-        return "SpecRefused" if state.violation and len(state.serving_pods) >= state.desired_replicas else "Stalled"
-    # If a problem replaces the progress in the condition Ready, the phase still shows the progress.
-    reason = describe_progress(state)[0] if state.worst_problem else judge_ready(state).reason
-    return _PHASES.get(reason, reason)
 
 
 def throttle_status(

@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.status.condition_table import CONDITION_REASONS
 from gaudi_operator.core.text_formats import parse_timestamp
 
 RESOURCE = ("namespace", "name")
@@ -49,12 +50,9 @@ Samples = Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[Sample]]
 
 def _condition(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
     for condition in status.get("conditions") or ():
-        yield (_label_value(condition.get("type")), _label_value(condition.get("status"))), 1.0
-
-
-def _phase(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
-    if "phase" in status:
-        yield (_label_value(status["phase"]),), 1.0
+        reason = condition.get("reason")
+        labels = condition.get("type"), condition.get("status"), reason if reason in CONDITION_REASONS else "Other"
+        yield tuple(map(_label_value, labels)), 1.0
 
 
 def _captured_percent(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
@@ -99,8 +97,7 @@ def _label_value(value: object) -> str:
 
 
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
-    ("condition", "1 for the status that each condition has.", ("type", "status"), _condition),
-    ("phase", "1 for the phase.", ("phase",), _phase),
+    ("condition", "1 for the status and the reason of each condition.", ("type", "status", "reason"), _condition),
     (
         "captured_percent",
         "Captured or executed buckets in percent of the plan, the least over pods of the current revision.",

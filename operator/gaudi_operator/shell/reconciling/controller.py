@@ -20,8 +20,6 @@ from gaudi_operator.shell.reconciling.triggers import (
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import CLASSES, Key, version_of
 
-_MOVING = frozenset({"Pending", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"})
-
 log = logging.getLogger(__name__)
 
 
@@ -168,4 +166,5 @@ class Controller:
     def _rank(self, key: Key) -> Rank:
         """Return the rank of a resource's next reconcile if the reconcile changes no gate."""
         status = (self._store.resource(key) or {}).get("status") or {}
-        return Rank.MOTION if status.get("phase") in _MOVING else Rank.REST
+        statuses = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+        return Rank.MOTION if statuses.get("Reconciling") == "True" else Rank.REST

@@ -12,7 +12,10 @@ FOLLOW_SECONDS = 0.1
 """Seconds of delay after a change of a child. Controllers often make several changes, which cause one reconcile."""
 
 PODS_SECONDS = 1.0
-"""Seconds of delay after a change of a pod without a rollout. It changes only the status, which is throttled anyway."""
+"""Seconds of delay after a change of a pod while no pod of an older revision runs.
+
+The change affects only the status, which is throttled anyway.
+"""
 
 
 def delay_after_change(previous: Manifest | None, manifest: Manifest, resource: Manifest | None) -> float:
@@ -23,7 +26,7 @@ def delay_after_change(previous: Manifest | None, manifest: Manifest, resource: 
     kind = kind_of(manifest)
     if kind in (RESOURCE, CLASS) or may_close_gate(previous, manifest):
         return 0.0
-    return PODS_SECONDS if kind is POD and not _is_rolling_out(resource) else FOLLOW_SECONDS
+    return PODS_SECONDS if kind is POD and not _has_old_pods(resource) else FOLLOW_SECONDS
 
 
 def delay_after_report(urgent: bool, resource: Manifest | None) -> float:
@@ -41,8 +44,9 @@ def may_close_gate(previous: Manifest | None, manifest: Manifest) -> bool:
     return previous is None or status_port_of(previous) != status_port_of(manifest)
 
 
-def _is_rolling_out(resource: Manifest | None) -> bool:
-    return _status(resource).get("phase") in ("RollingOut", "RollingBack")
+def _has_old_pods(resource: Manifest | None) -> bool:
+    status = _status(resource)
+    return bool(status.get("replicas", 0) > status.get("updatedReplicas", 0))
 
 
 def _status(resource: Manifest | None) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_printer_column_reads_a_field_that_exists() -> None:
 
 def test_default_printer_columns_are_the_expected_ones() -> None:
     shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
-    assert shown == ["Engine", "Phase", "Prompt%", "Decode%", "Warmup", "Ready", "Age"]
+    assert shown == ["Engine", "Status", "Prompt%", "Decode%", "Warmup", "Ready", "Desired", "Age"]
 
 
 def test_chart_template_has_the_manifest_inside_helm_conditions() -> None:

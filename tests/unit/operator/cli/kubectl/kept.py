@@ -25,13 +25,13 @@ NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
 
 
 def shown(*conditions: tuple[str, bool, str, str], restarted: str | None = None, **status: Any) -> Object:
-    """Return a resource of generation 2 with revision `a` and these conditions (type, holds, reason, message)."""
-    manifest = resource(generation=2, annotations=restarted_at(restarted))
+    """Return a resource of two replicas with revision `a` and these conditions (type, holds, reason, message)."""
+    manifest = resource(generation=2, annotations=restarted_at(restarted), replicas=2)
     said = [
         {"type": kind, "status": str(holds), "reason": reason, "message": text, "lastTransitionTime": "2026-08-01"}
         for kind, holds, reason, text in conditions
     ]
-    known = {"observedGeneration": 2, "conditions": said, "revision": {"current": "a"}, "ready": "1/2"}
+    known = {"observedGeneration": 2, "conditions": said, "revision": {"current": "a"}, "readyReplicas": 1}
     return {**manifest, "status": {**known, **status}}
 
 

@@ -42,33 +42,33 @@ def pod(**fields: Any) -> PodState:
     return PodState(**{"name": "a", "revision": "r", "phase": "Capturing", "gate": False, "ready": False, **fields})
 
 
-def test_heading_has_phase_replicas_and_reason() -> None:
-    first, second = heading(shown(WARMS, phase="WarmingUp"))
-    assert first == "models/tiny  WarmingUp  1/2 ready"
+def test_heading_has_replicas_and_reason() -> None:
+    first, second = heading(shown(WARMS))
+    assert first == "models/tiny  1/2 ready"
     assert second == "WarmingUp: 1 of 2 replicas serve; 1 warms up."
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(95, "1:35"), (-5, "0:00")])
 def test_estimated_end_is_shown_as_remaining_time(seconds: int, left: str) -> None:
-    warmup = {"percent": 40, "phase": "Capturing", "eta": format_timestamp(NOW + timedelta(seconds=seconds))}
-    first, _ = heading(shown(WARMS, phase="WarmingUp", warmup=warmup))
+    warmup = {"percent": 40, "eta": format_timestamp(NOW + timedelta(seconds=seconds))}
+    first, _ = heading(shown(WARMS, warmup=warmup))
     assert first.endswith(f"warm-up 40 %, about {left} left (an estimate)")
 
 
 def test_completed_warm_up_has_no_estimated_end() -> None:
-    warmup = {"percent": 100, "phase": "Serving", "eta": format_timestamp(NOW)}
+    warmup = {"percent": 100, "eta": format_timestamp(NOW)}
     assert "estimate" not in heading(shown(WARMS, warmup=warmup))[0]
 
 
 def unchanged(condition: tuple[str, bool, str, str]) -> Object:
     """Return a resource that has not changed for 12 minutes."""
-    resource = shown(condition, phase="WarmingUp")
+    resource = shown(condition)
     resource["metadata"]["managedFields"] = [{"time": format_timestamp(NOW - timedelta(minutes=12))}]
     return resource
 
 
 def test_waiting_resource_shows_the_minutes_without_change() -> None:
-    assert heading(unchanged(WARMS))[0] == "models/tiny  WarmingUp  1/2 ready  no change for 12 minutes"
+    assert heading(unchanged(WARMS))[0] == "models/tiny  1/2 ready  no change for 12 minutes"
 
 
 def test_ready_resource_shows_no_minutes_without_change() -> None:
@@ -143,7 +143,7 @@ def test_pod_name_is_never_truncated() -> None:
 
 
 def test_heading_marks_simulated_engines() -> None:
-    resource = shown(WARMS, phase="Serving")
+    resource = shown(WARMS)
     resource["spec"]["engine"] = {"name": "sim"}
     assert heading(resource)[0].endswith("ready  simulated")
     resource["spec"]["engine"] = {"name": "vllm"}
@@ -166,11 +166,10 @@ def test_page_shows_the_output_of_a_rollback() -> None:
     resource = shown(
         ("Ready", False, "RolledBack", sentence),
         ("Stalled", True, "RolledBack", sentence),
-        phase="RolledBack",
-        ready="1/1",
         revisions=[{**failed, "message": "13 graphs did not fit into the memory."}],
         pods=[serving.model_copy(update={"captured_percent": captured}).model_dump(by_alias=True, mode="json")],
     )
+    resource["spec"]["replicas"] = 1
     resource["metadata"] |= {
         "name": "search",
         "managedFields": [{"time": format_timestamp(NOW - timedelta(minutes=12))}],

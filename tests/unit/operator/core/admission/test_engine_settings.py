@@ -96,7 +96,7 @@ def test_wrong_setting_stalls_and_keeps_serving_pods() -> None:
     cluster.settle()
     assert condition(cluster, "Stalled") == ("True", "SettingsWrong")
     assert condition(cluster, "PlanAccepted") == ("False", "SettingsWrong")
-    assert (pod_names(cluster), revisions(cluster), status(cluster)["ready"]) == (pods, before, "2/2")
+    assert (pod_names(cluster), revisions(cluster), status(cluster)["readyReplicas"]) == (pods, before, 2)
     assert violations(cluster.resource) == []
 
 

@@ -95,7 +95,7 @@ def _has_reason(cluster: Cluster) -> None:
     assert condition(cluster, "Available")[0] == ("True" if desired else "False")
     assert reason in ("NotStalled", "RolledBack", "RevisionFailed")
     if reason in ("NotStalled", "RolledBack"):
-        assert status(cluster)["ready"] == f"{desired}/{desired}"
+        assert status(cluster)["readyReplicas"] == desired
         assert len(revisions(cluster)) <= 1
     assert (condition(cluster, "Ready")[0] == "True") is (reason == "NotStalled")
     failed = {row["name"] for row in status(cluster)["revisions"] if row["phase"] in ("Failed", "RolledBack")}

@@ -25,7 +25,7 @@ def test_restarted_container_loses_its_gate_until_warm() -> None:
     cluster.restart(name)
     cluster.operate()
     cluster.kubelet()
-    assert status(cluster)["ready"] == "1/2"
+    assert status(cluster)["readyReplicas"] == 1
     cluster.report(name, Phase.COMPILING)
     cluster.operate()
     assert condition(cluster, "Degraded") == ("True", "ReplicasLost")

@@ -73,7 +73,7 @@ def test_only_leaders_have_the_gate_and_count_as_replicas() -> None:
     templates = cluster.kind(KIND)[0]["spec"]["leaderWorkerTemplate"]
     assert "readinessGates" in templates["leaderTemplate"]["spec"]
     assert "readinessGates" not in templates["workerTemplate"]["spec"]
-    assert (status(cluster)["replicas"], status(cluster)["ready"]) == (2, "2/2")
+    assert (status(cluster)["replicas"], status(cluster)["readyReplicas"]) == (2, 2)
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 

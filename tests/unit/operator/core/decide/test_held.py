@@ -118,7 +118,7 @@ def test_stable_revision_returns_alone_from_zero(held: Held) -> None:
     cluster.change(replicas=2)
     turns(cluster)
     assert set(pods(cluster)) == {good}
-    assert status(cluster)["ready"] == "2/2"
+    assert status(cluster)["readyReplicas"] == 2
     assert status(cluster)["revision"]["stable"] == good
     assert condition(cluster, "Ready")[0] == "False"
 

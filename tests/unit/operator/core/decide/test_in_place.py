@@ -225,7 +225,7 @@ def test_pod_whose_card_was_taken_is_reported_as_unschedulable() -> None:
     cluster = with_a_card_taken(3)
     cluster.now += timedelta(seconds=60)
     turns(cluster, 1)
-    assert (status(cluster)["phase"], status(cluster)["ready"]) == ("RollingOut", "2/3")
+    assert status(cluster)["readyReplicas"] == 2
     assert condition(cluster, "Ready") == ("False", "Unschedulable")
     [row] = [each for each in status(cluster)["pods"] if not each["ready"]]
     assert (row["phase"], row["message"]) == ("Unschedulable", "0/1 nodes are available")

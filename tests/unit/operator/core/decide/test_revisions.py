@@ -28,7 +28,7 @@ def test_scaling_creates_no_revision() -> None:
     cluster.change(replicas=4)
     cluster.settle()
     assert revisions(cluster) == before
-    assert status(cluster)["ready"] == "4/4"
+    assert status(cluster)["readyReplicas"] == 4
 
 
 def test_revision_change_keeps_the_minimum_of_available_pods() -> None:

@@ -136,7 +136,7 @@ def _is_correct(cluster: Cluster) -> None:
     status, desired = cluster.resource["status"], cluster.resource["spec"].get("replicas", 1)
     conditions = {each["type"]: each["status"] for each in status["conditions"]}
     assert (conditions["Ready"], conditions["Degraded"]) == ("True", "False")
-    assert status["ready"] == f"{desired}/{desired}"
+    assert status["readyReplicas"] == desired
     assert len(cluster.kind("Pod")) == desired
     assert len(cluster.kind("ReplicaSet")) == len(cluster.kind("ConfigMap")) == 1
     assert len(cluster.kind("ControllerRevision")) <= 1 + 5

@@ -1,4 +1,4 @@
-"""Health of a resource in Argo CD and Flux for each of its phases. A Lua engine runs deploy/argocd-cm.yaml."""
+"""Health of a resource in Argo CD and Flux for each reason of Ready. A Lua engine runs deploy/argocd-cm.yaml."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ from gaudi_operator.api.v1alpha1.resource import GROUP, KIND
 from gaudi_runtime.contract.report import Phase
 from tests.support.builders import Object
 from tests.support.conformance import kstatus
+from tests.support.kube_api import condition_of
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import BIGGER, failing_upgrade, served, status
@@ -85,26 +86,26 @@ def rolled_back() -> Cluster:
 
 
 @pytest.mark.parametrize(
-    ("story", "phase", "health"),
+    ("story", "reason", "health"),
     [
         (not_observed, None, "Progressing"),
-        (waiting_for_a_node, "Pending", "Progressing"),
+        (waiting_for_a_node, "StartingPods", "Progressing"),
         (warming_up, "WarmingUp", "Progressing"),
         (served, "Serving", "Healthy"),
         (changed, "Serving", "Progressing"),
         (rolling_out, "RollingOut", "Progressing"),
-        (lambda: rolling_out(paused=True), "Paused", "Suspended"),
+        (lambda: rolling_out(paused=True), "RolloutPaused", "Suspended"),
         (scaled_to_zero, "ScaledToZero", "Healthy"),
-        (refused, "Stalled", "Degraded"),
+        (refused, "SettingsWrong", "Degraded"),
         (rolled_back, "RolledBack", "Degraded"),
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_argo_and_flux_report_the_same_health_for_each_phase(
-    story: Callable[[], Cluster], phase: str | None, health: str
+def test_argo_and_flux_report_the_same_health_for_each_reason(
+    story: Callable[[], Cluster], reason: str | None, health: str
 ) -> None:
     found = story().resource
-    assert (found.get("status") or {}).get("phase") == phase
+    assert condition_of(found, "Ready").get("reason") == reason
     assert argo(found)[0] == health
     assert kstatus(found) == AGREES[health]
 

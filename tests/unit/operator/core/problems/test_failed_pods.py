@@ -134,7 +134,7 @@ def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
         each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"
     )
     cluster.settle()
-    assert (shown(cluster, "Stalled"), status(cluster)["ready"]) == (("False", "NotStalled"), "2/2")
+    assert (shown(cluster, "Stalled"), status(cluster)["readyReplicas"]) == (("False", "NotStalled"), 2)
 
 
 def test_failed_pods_at_zero_replicas_are_not_a_problem() -> None:

@@ -296,7 +296,7 @@ def test_refused_revision_serves_when_nodes_accept_pods_again() -> None:
     cluster = Cluster(resource(replicas=2))
     refuse_all(cluster, 100)
     cluster.settle()
-    assert status(cluster)["ready"] == "2/2"
+    assert status(cluster)["readyReplicas"] == 2
     assert "backOff" not in status(cluster)["revisions"][0]
 
 
@@ -309,7 +309,7 @@ def test_backed_off_older_revision_regains_its_pods_while_paused() -> None:
     held_set = cluster.objects["ReplicaSet", old]
     assert (held_set["spec"]["replicas"], held_set["metadata"]["annotations"][DESIRED_ANNOTATION]) == (0, "1")
     cluster.settle()
-    assert (status(cluster)["ready"], shown(cluster, "Ready")) == ("1/1", ("False", "RolloutPaused"))
+    assert (status(cluster)["readyReplicas"], shown(cluster, "Ready")) == (1, ("False", "RolloutPaused"))
 
 
 def test_deleted_revision_backs_off_and_regains_its_pods() -> None:

@@ -224,7 +224,7 @@ def test_idle_pod_is_marked_before_the_replicas_are_lowered() -> None:
     assert cluster.kind("ReplicaSet")[0]["spec"]["replicas"] == 2
     cluster.settle()
     assert [pod["metadata"]["name"] for pod in cluster.kind("Pod")] == [one, other]
-    assert (costs(cluster), status(cluster)["ready"]) == ([], "2/2")
+    assert (costs(cluster), status(cluster)["readyReplicas"]) == ([], 2)
 
 
 def test_cancelled_scale_down_removes_the_deletion_cost() -> None:

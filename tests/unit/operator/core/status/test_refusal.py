@@ -25,7 +25,6 @@ DECIDED = Decision(
     actions=(),
     status=GaudiInferenceStatus(
         replicas=2,
-        phase="Ready",
         observed_generation=3,
         conditions=(condition("Ready", "True", "Serving"), condition("WarmedUp", "True", "AllCaptured")),
     ),
@@ -40,7 +39,6 @@ def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
     assert found["Ready"] == ("False", "NameTaken")
     assert found["Stalled"] == ("True", "NameTaken")
     assert found["Reconciling"] == ("False", "Stalled")
-    assert status.phase == "Stalled"
 
 
 def test_reconciling_message_refers_to_the_stalled_condition() -> None:

@@ -137,7 +137,6 @@ def test_warm_up_end_is_updated_only_after_larger_changes(seconds: float, eta: s
 def test_replica_counts_include_pods_of_all_revisions() -> None:
     found = status([serving("a", "old"), serving("b"), warming("c")])
     assert (found.replicas, found.updated_replicas, found.ready_replicas) == (3, 2, 2)
-    assert found.ready == "2/2"
 
 
 def test_selector_is_a_label_selector_string() -> None:
@@ -242,19 +241,20 @@ def test_status_values_are_kept_while_no_pod_has_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "step", "phase"),
+    ("pods", "step", "reason"),
     [
-        ([], None, "Pending"),
-        ([view(pod("a", revision="new", container=None))], None, "Pending"),
+        ([], None, "StartingPods"),
+        ([view(pod("a", revision="new", container=None))], None, "StartingPods"),
         ([warming("a")], None, "WarmingUp"),
-        ([view(pod("a", revision="new", conditions=(gate_condition(True),)))], None, "Pending"),
+        ([view(pod("a", revision="new", conditions=(gate_condition(True),)))], None, "StartingPods"),
         ([serving("a"), serving("b"), serving("c")], None, "ScalingDown"),
         ([serving("a"), serving("b")], DONE, "Serving"),
         ([serving("a", "old"), warming("b")], None, "RollingOut"),
     ],
 )
-def test_phase_summarizes_pods_and_rollout(pods: list[PodView], step: Any, phase: str) -> None:
-    assert status(pods, step=step).phase == phase
+def test_reason_of_ready_summarizes_pods_and_rollout(pods: list[PodView], step: Any, reason: str) -> None:
+    ready, *_ = status(pods, step=step).conditions
+    assert (ready.type, ready.reason) == ("Ready", reason)
 
 
 def test_phase_before_the_container_start_is_not_kept() -> None:

@@ -22,7 +22,7 @@ from tests.unit.operator.core.status.truth_table import (
     slots,
     wrong,
 )
-from tests.unit.operator.core.stories import failing_upgrade, served
+from tests.unit.operator.core.stories import condition, failing_upgrade, served
 
 NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING)
 FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "WarmupIncomplete"}
@@ -182,7 +182,7 @@ def test_rollout_in_place_reports_no_lost_replica(wanted: int) -> None:
     cluster.controllers()
     cluster.now += timedelta(seconds=SURGE_SECONDS)
     fewest = wanted
-    while cluster.resource["status"]["phase"] != "Serving":
+    while condition(cluster, "Ready") != ("True", "Serving"):
         cluster.operate()
         assert wrong(cluster, rollout_facts(cluster, in_place=True)) == []
         fewest = min(fewest, cluster.resource["status"]["readyReplicas"])

@@ -370,7 +370,7 @@ def wrong(cluster: Cluster, facts: Facts) -> list[str]:
     """Return conditions that differ from the table, and messages that contradict facts, fields or each other."""
     status = cluster.resource["status"]
     shown = {each["type"]: each for each in status["conditions"]}
-    found = [*violations(cluster.resource), *disagreements(status)]
+    found = [*violations(cluster.resource), *disagreements(cluster.resource)]
     if kstatus(cluster.resource) != facts.kstatus:
         found.append(f"kstatus is {kstatus(cluster.resource)}, by the table {facts.kstatus}")
     for kind in ("Available", "Degraded", "Ready", "WarmedUp", "Stalled", "Reconciling"):
@@ -383,7 +383,6 @@ def wrong(cluster: Cluster, facts: Facts) -> list[str]:
         "expectedReadyReplicas": facts.expected,
         "updatedReplicas": facts.made,
         "replicas": facts.made + facts.old,
-        "ready": f"{facts.serving}/{facts.wanted}",
     }
     found += [
         f"{field} is {status[field]}, by the facts {fact}" for field, fact in counted.items() if status[field] != fact

@@ -9,7 +9,6 @@ from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
 from tests.world.api import Object
 
 STATUS: dict[str, Any] = {
-    "phase": "RollingOut",
     "conditions": [{"type": "Ready", "status": "False", "reason": "RollingOut", "message": "x"}],
     "replicas": 3,
     "expectedReadyReplicas": 3,
@@ -37,8 +36,7 @@ def resource(status: Any, name: str = "chat") -> Object:
 @pytest.mark.parametrize(
     "line",
     [
-        'condition{name="chat",namespace="models",status="False",type="Ready"} 1.0',
-        'phase{name="chat",namespace="models",phase="RollingOut"} 1.0',
+        'condition{name="chat",namespace="models",reason="RollingOut",status="False",type="Ready"} 1.0',
         'replicas{name="chat",namespace="models",state="desired"} 2.0',
         'replicas{name="chat",namespace="models",state="updated"} 1.0',
         'replicas{name="chat",namespace="models",state="lost"} 1.0',
@@ -57,8 +55,14 @@ def test_resource_without_a_status_shows_desired_replicas() -> None:
 
 
 def test_long_label_is_truncated() -> None:
-    shown = series(resource({"phase": "x" * 10_000}))
-    assert f'phase{{name="chat",namespace="models",phase="{"x" * 64}"}} 1.0' in shown
+    shown = series(resource({"revision": {"current": "x" * 10_000, "stable": "old"}}))
+    assert f'revision_info{{current="{"x" * 64}",failed="",name="chat",namespace="models",stable="old"}} 1.0' in shown
+
+
+def test_reason_that_the_operator_does_not_know_is_other() -> None:
+    said = {"type": "Stalled", "status": "True", "reason": "MadeUpByAPod"}
+    shown = series(resource({"conditions": [said]}))
+    assert 'condition{name="chat",namespace="models",reason="Other",status="True",type="Stalled"} 1.0' in shown
 
 
 @pytest.mark.parametrize("status", [[], "text", {"conditions": 7}, {"warmup": {"percent": "x"}}, {"revisions": [1]}])

@@ -39,18 +39,18 @@ def test_changes_of_children_are_batched() -> None:
     assert delay_after_change(None, manifest(SERVICE, "tiny"), resource()) == FOLLOW_SECONDS
 
 
-@pytest.mark.parametrize(("phase", "seconds"), [("Serving", PODS_SECONDS), ("RollingOut", FOLLOW_SECONDS)])
-def test_pod_changes_are_reconciled_sooner_during_a_rollout(phase: str, seconds: float) -> None:
-    assert delay_after_change(None, pod("False"), resource(phase=phase)) == seconds
+@pytest.mark.parametrize(("updated", "seconds"), [(2, PODS_SECONDS), (1, FOLLOW_SECONDS)])
+def test_pod_changes_are_reconciled_sooner_during_a_rollout(updated: int, seconds: float) -> None:
+    assert delay_after_change(None, pod("False"), resource(replicas=2, updatedReplicas=updated)) == seconds
 
 
 @pytest.mark.parametrize(("gate", "seconds"), [("True", 0), ("False", PODS_SECONDS)])
 def test_new_container_behind_an_open_gate_is_reconciled_immediately(gate: str, seconds: float) -> None:
-    assert delay_after_change(pod(gate), pod(gate, "2"), resource(phase="Serving")) == seconds
+    assert delay_after_change(pod(gate), pod(gate, "2"), resource()) == seconds
 
 
 def test_pod_change_with_the_same_container_is_batched() -> None:
-    assert delay_after_change(pod("True"), pod("True"), resource(phase="Serving")) == PODS_SECONDS
+    assert delay_after_change(pod("True"), pod("True"), resource()) == PODS_SECONDS
 
 
 def test_decisive_report_is_reconciled_immediately() -> None:
