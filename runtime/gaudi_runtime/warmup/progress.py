@@ -72,7 +72,7 @@ def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], progress: Phase
     # The percentage refers to the planned graphs. It is rounded down, so that 100.0 appears only if all graphs are
     # captured.
     share = len(buckets) * 1000 // progress.planned / 10 if progress.planned else 100.0
-    outcome = "executed" if progress.preparation is Preparation.EXECUTION else "captured"
+    _, outcome = progress.preparation.words
     return (
         f"Graph/{str(phase).capitalize()} {outcome}:{len(buckets)} ({share:.1f}%) "
         f"used_mem:{format_bytes(graph_bytes)} buckets:{[list(bucket) for bucket in sorted(buckets)]}"

@@ -13,7 +13,7 @@ from typing import cast
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.preparation import Preparation, SkipCause
+from gaudi_runtime.contract.preparation import SkipCause, preparation_of
 from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SupportsVision
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, PlanImpossible, ShapeRefused
@@ -80,7 +80,7 @@ def warm_up(
         time_budget=TimeBudget(config.warmup.time_budget_seconds, clock),
         journal=Journal(recipe_folder, engine.recipe_key()),
         estimate=Estimate(config.limits.block_size),
-        progress=Progress(board, plan, _preparation(config, captures=captures_graphs), spans),
+        progress=Progress(board, plan, preparation_of(config.engine.execution_mode, captures=captures_graphs), spans),
         spans=spans,
     )
     try:
@@ -90,14 +90,6 @@ def warm_up(
     kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures_graphs else (StepKind.COMPILE,)
     elapsed_seconds = job.time_budget.elapsed_seconds()
     return job.estimate.pace(kinds, elapsed_seconds + job.spent.saved_seconds, elapsed_seconds - job.spent.step_seconds)
-
-
-def _preparation(config: RuntimeConfig, *, captures: bool) -> Preparation:
-    """Return the step that follows the compile of each bucket. With torch.compile, the compiled code is the graph."""
-    if not captures:
-        return Preparation.NOTHING
-    is_compiled = config.engine.execution_mode is ExecutionMode.TORCH_COMPILE
-    return Preparation.EXECUTION if is_compiled else Preparation.CAPTURE
 
 
 def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:

@@ -6,7 +6,7 @@ A warm-up is complete if every planned bucket is warm and capture has ended (doc
 from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
-from gaudi_runtime.contract.preparation import Preparation, SkipCause
+from gaudi_runtime.contract.preparation import SkipCause
 from gaudi_runtime.contract.report import (
     BucketPhase,
     CapturableGraphs,
@@ -83,7 +83,7 @@ def _find_vision_shortfall(vision: VisionProgress | None, min_percent: int) -> _
 
 
 def _find_shortfall(phase: BucketPhase, progress: PhaseProgress, min_percent: int) -> _Shortfall | None:
-    planned, (noun, outcome) = progress.planned, _WORDS[progress.preparation]
+    planned, (noun, outcome) = progress.planned, progress.preparation.words
     if clause := _why_incomplete(phase, progress):
         return _Shortfall(phase.value, WARMUP_INCOMPLETE, clause)
     if reaches_percent(progress.prepared, planned, min_percent) is not False:
@@ -98,7 +98,7 @@ def _why_incomplete(phase: BucketPhase, progress: PhaseProgress) -> str | None:
 
     Capture has ended if each graph is captured, or was left out by a limit in the spec or for memory.
     """
-    planned, (noun, outcome) = progress.planned, _WORDS[progress.preparation]
+    planned, (noun, outcome) = progress.planned, progress.preparation.words
     if progress.warmed < planned:
         return f"{progress.warmed} of {planned} {phase} buckets are warm"
     if progress.failed:
@@ -106,14 +106,6 @@ def _why_incomplete(phase: BucketPhase, progress: PhaseProgress) -> str | None:
     if planned and not progress.prepared and not progress.left_out_for_memory:
         return f"limits in the spec leave out all {planned} {phase} {noun}"
     return None
-
-
-_WORDS = {
-    Preparation.CAPTURE: ("graphs", "captured"),
-    Preparation.EXECUTION: ("buckets", "executed"),
-    Preparation.NOTHING: ("buckets", "warmed"),
-}
-"""The noun and the participle for buckets that are prepared, as in "8 of 8 prompt graphs captured"."""
 
 
 def has_fewer_graphs(report: WarmupReport) -> bool:
@@ -155,7 +147,7 @@ def captured_counts(report: WarmupReport) -> str:
 
 
 def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
-    noun, outcome = _WORDS[progress.preparation]
+    noun, outcome = progress.preparation.words
     left_out = []
     if progress.left_out_for_memory:
         needed = format_bytes(progress.left_out_bytes)

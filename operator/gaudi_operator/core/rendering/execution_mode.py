@@ -7,6 +7,7 @@ from gaudi_runtime.contract.config import (
     EngineName,
     ExecutionMode,
 )
+from gaudi_runtime.contract.preparation import Preparation, preparation_of
 
 
 def runs_vllm_on_card(inference: Inference) -> bool:
@@ -19,6 +20,11 @@ def captures_graphs(inference: Inference) -> bool:
     """Return True if pods capture graphs. The execution mode and the warm-up settings of the spec decide this."""
     lacks_graphs = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
     return inference.spec.warmup.enabled and not lacks_graphs
+
+
+def preparation(inference: Inference) -> Preparation:
+    """Return the step that follows the compile of each bucket in the pods of the spec."""
+    return preparation_of(execution_mode(inference), captures=captures_graphs(inference))
 
 
 def execution_mode(inference: Inference) -> ExecutionMode:

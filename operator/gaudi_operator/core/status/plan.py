@@ -6,11 +6,10 @@ Before the first report there are no figures. spec_conditions.py judges the plan
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.core.pods.progress import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rendering.execution_mode import execution_mode
+from gaudi_operator.core.rendering.execution_mode import preparation
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan_advice import plan_advice
-from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import MemorySplit, PlanGaps, WarmupReport
 from gaudi_runtime.units import format_bytes, plural
 
@@ -100,19 +99,15 @@ def describe_plan(plan: PlanState | None, inference: Inference) -> str:
     """Return a sentence with the bucket counts, bytes and seconds of a plan, or about the time of the first report."""
     if plan is None:
         return f"{REPORTED_LATER} {inference.identity.name}`."
-    unit = "graphs" if execution_mode(inference) is ExecutionMode.HPU_GRAPHS else "buckets"
+    noun, outcome = preparation(inference).words
     vision_clause = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
-    counts = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode {unit}"
+    counts = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode {noun}"
     if plan.warmup_seconds is None:
         return f"{counts}{vision_clause} are planned for {plan.kv_blocks} KV blocks, reported by {plan.source}."
     memory = "" if plan.graph_bytes is None else f"{format_bytes(plan.graph_bytes)}, "
     cost = f"{memory}{plan.warmup_seconds} s from start to serving"
     origin = "simulated" if plan.basis is PlanBasis.SIMULATED else "measured"
-    return f"{counts}{_describe_captured_percent(plan, unit)}{vision_clause}, {cost}: {origin} by {plan.source}."
-
-
-def _describe_captured_percent(plan: PlanState, unit: str) -> str:
     percents = ((plan.captured_percent.prompt, "prompt"), (plan.captured_percent.decode, "decode"))
     shortfalls = [f"{percent} % of {phase}" for percent, phase in percents if percent is not None and percent < 100]
-    outcome = "are captured" if unit == "graphs" else "are executed"
-    return f" ({' and '.join(shortfalls)} {unit} {outcome})" if shortfalls else ""
+    share = f" ({' and '.join(shortfalls)} {noun} are {outcome})" if shortfalls else ""
+    return f"{counts}{share}{vision_clause}, {cost}: {origin} by {plan.source}."

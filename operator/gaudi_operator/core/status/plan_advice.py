@@ -5,10 +5,8 @@ advice. Otherwise the advice would alternate between pods with equal traffic, an
 """
 
 from gaudi_operator.api.v1alpha1.status import PlanAdvice
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract import report
-from gaudi_runtime.contract.preparation import Preparation
 
 
 def plan_advice(state: State) -> PlanAdvice | None:
@@ -19,26 +17,28 @@ def plan_advice(state: State) -> PlanAdvice | None:
     if previous_pod and previous_pod.report is None:
         return previous_advice  # the operator has just started, and has no report of this pod yet
     if previous_pod and previous_pod.report and previous_pod.report.advice:
-        return _build_advice(state, previous_pod, previous_pod.report.advice)
+        return _build_advice(state, previous_pod.name, previous_pod.report)
     candidates = [(pod, pod.report) for pod in pods_by_name.values() if pod.report]
     if not candidates:
         return None
     busiest_pod, busiest_report = max(candidates, key=lambda pair: (_count_batches(pair[1].served), pair[0].name))
-    return _build_advice(state, busiest_pod, busiest_report.advice) if busiest_report.advice else None
+    return _build_advice(state, busiest_pod.name, busiest_report)
 
 
 def _count_batches(served: report.ServedTraffic) -> int:
     return sum(phase.hits + phase.misses for phase in (served.prompt, served.decode))
 
 
-def _build_advice(state: State, pod: PodView, advice: report.PlanAdvice) -> PlanAdvice:
-    current_plan, learned_plan = advice.now, advice.learned
-    captures = pod.report is None or pod.report.decode.preparation is Preparation.CAPTURE
+def _build_advice(state: State, pod_name: str, pod_report: report.WarmupReport) -> PlanAdvice | None:
+    if pod_report.advice is None:
+        return None
+    current_plan, learned_plan = pod_report.advice.now, pod_report.advice.learned
+    noun, _ = pod_report.decode.preparation.words
     identity = state.inference.identity
     return PlanAdvice(
-        pod=pod.name,
+        pod=pod_name,
         message=(
-            f"A plan learned from the traffic so far needs {learned_plan.graphs} {'graphs' if captures else 'buckets'} "
+            f"A plan learned from the traffic so far needs {learned_plan.graphs} {noun} "
             f"instead of {current_plan.graphs} and warms up in about "
             f"{_format_times(learned_plan.warmup_seconds, current_plan.warmup_seconds)}, "
             f"with no more padding. To apply it, run: kubectl gaudi plan learn {identity.name} -n "

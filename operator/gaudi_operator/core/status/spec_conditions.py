@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
-from gaudi_operator.core.rendering.execution_mode import captures_graphs, execution_mode
+from gaudi_operator.core.rendering.execution_mode import captures_graphs, preparation
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import describe_cold_shapes
@@ -19,7 +19,6 @@ from gaudi_operator.core.status.plan import describe_plan
 from gaudi_operator.core.status.recipes import recipe_miss_reason
 from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles
 from gaudi_runtime.contract.compiles import StepPart
-from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import WarmupReport
 
 CHANGE_BUCKETS = "Add buckets for these shapes to spec.bucketing."
@@ -45,10 +44,9 @@ def _judge_captured(plan: PlanState, inference: Inference) -> tuple[ConditionSta
         ("prompt", percents.prompt, readiness.min_captured_prompt_percent),
         ("decode", percents.decode, readiness.min_captured_decode_percent),
     )
-    is_hpu_graphs = execution_mode(inference) is ExecutionMode.HPU_GRAPHS
-    unit, outcome = ("graphs", "captured") if is_hpu_graphs else ("buckets", "executed")
+    noun, outcome = preparation(inference).words
     shortfalls = [
-        f"{min_percent} % of the {phase} {unit}, but {percent} % were {outcome}"
+        f"{min_percent} % of the {phase} {noun}, but {percent} % were {outcome}"
         for phase, percent, min_percent in thresholds
         if percent is not None and percent < min_percent and captures_graphs(inference)
     ]

@@ -128,10 +128,11 @@ def test_plan_of_a_refused_spec_ignores_running_pods() -> None:
     assert plan_state(refused) is None
 
 
-def test_measured_torch_compile_plan_says_executed() -> None:
-    spec = inference(**from_the_hub(engine={"executionMode": None}))
+@pytest.mark.parametrize(("mode", "outcome"), [(None, "executed"), ("Lazy", "warmed")])
+def test_measured_plan_without_graphs_names_the_last_step(mode: str | None, outcome: str) -> None:
+    spec = inference(**from_the_hub(engine={"executionMode": mode}))
     assert describe_plan(MEASURED, spec).startswith(
-        "24 prompt and 48 decode buckets (62 % of prompt buckets are executed), "
+        f"24 prompt and 48 decode buckets (62 % of prompt buckets are {outcome}), "
     )
 
 
