@@ -191,7 +191,7 @@ def deployment() -> dict[str, Any]:
         "metadata": {"name": PLAIN},
         "spec": {
             "replicas": REPLICAS,
-            "progressDeadlineSeconds": int(PATIENCE),
+            "obstacleDeadlineSeconds": int(PATIENCE),
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },

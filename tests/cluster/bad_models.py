@@ -159,8 +159,8 @@ ACCELERATORS = (
     ),
     Bad(
         "experts_on_one_card",
-        "spec.parallelism.experts needs",
-        {"accelerator": CARD, "parallelism": {"experts": True}, "engine": VLLM},
+        "spec.parallelism.expert needs",
+        {"accelerator": CARD, "parallelism": {"expert": True}, "engine": VLLM},
     ),
     Bad(
         "parallelism_with_torch",

@@ -174,7 +174,7 @@ ROLLOUTS = (
         "when_no_room_in_lower_case", 'supported values: "ReplaceInPlace", "Wait"', {"rollout": {"whenNoRoom": "wait"}}
     ),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),
-    Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"progressDeadlineSeconds": 0}}),
+    Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"obstacleDeadlineSeconds": 0}}),
     Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),
     Bad("surge_over_hundred_percent", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "101%"}}),
 )

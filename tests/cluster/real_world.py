@@ -97,7 +97,7 @@ class RealWorld:
             await operator.start()
             self._background.spawn(self._restart_when_ended(operator))
         self._background.spawn(self._reschedule())
-        rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
+        rollout = {"surgeTimeoutSeconds": 30, "obstacleDeadlineSeconds": 60}
         await self.api.create(gaudi_inference(NAME, replicas=2, rollout=rollout))
         await until(self._known, "the resource to be watched")
         return self

@@ -16,7 +16,7 @@ async def test_rejected_pods_are_retried_with_back_off_until_they_serve(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start, kubelet.refuses = FakeRuntime.warm, lambda _: True
-    await api.create(gaudi_inference("tiny", replicas=2, rollout={"progressDeadlineSeconds": 1}))
+    await api.create(gaudi_inference("tiny", replicas=2, rollout={"obstacleDeadlineSeconds": 1}))
     row = await until(partial(reported_back_off, api), "a back-off after two tries in the status", seconds=60)
     kubelet.refuses = lambda _: False
     await until(partial(ready, api), "the next try to serve", seconds=60)

@@ -102,7 +102,7 @@ def test_partial_section_is_completed_with_defaults(created: Create) -> None:
     assert stored["spec"]["rollout"] == {
         "maxSurge": "25%",
         "surgeTimeoutSeconds": 300,
-        "progressDeadlineSeconds": 600,
+        "obstacleDeadlineSeconds": 600,
         "paused": False,
         "revisionHistoryLimit": 5,
     }
@@ -130,13 +130,13 @@ def test_fields_of_precision_parallelism_and_warmup_are_accepted(created: Create
     sections = {
         "model": {"kvCacheDtype": "fp8PerToken", "quantization": {"method": "inc", "configFile": "inc.json"}},
         "accelerator": {"generation": "gaudi3", "deviceMemory": None},
-        "parallelism": {"tensor": 8, "experts": True},
+        "parallelism": {"tensor": 8, "expert": True},
         "engine": {"name": "vllm"},
         "warmup": {"maxGraphTokens": 4096},
     }
     stored = created(gaudi_inference(**sections))["spec"]
     assert stored["warmup"]["maxGraphTokens"] == 4096
-    assert stored["parallelism"]["experts"] is True
+    assert stored["parallelism"]["expert"] is True
 
 
 def test_longest_name_is_accepted(created: Create) -> None:

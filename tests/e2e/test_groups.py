@@ -33,7 +33,7 @@ def resource(installed: Installation, namespace: str) -> Resource:
     manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
     manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
     manifest["spec"]["server"]["image"] = RUNTIME_IMAGE
-    manifest["spec"]["rollout"] = {"progressDeadlineSeconds": 1}
+    manifest["spec"]["rollout"] = {"obstacleDeadlineSeconds": 1}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     return Resource(str(installed.kubeconfig), namespace, NAME)
 

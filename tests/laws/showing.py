@@ -51,9 +51,9 @@ def queued_pods_are_not_stalled(history: History) -> Iterator[str]:
 
 
 def stalled_for_room_only_after_the_deadline(history: History) -> Iterator[str]:
-    """Stalled has a reason about room only after a pod has found no room for progressDeadlineSeconds."""
+    """Stalled has a reason about room only after a pod has found no room for obstacleDeadlineSeconds."""
     for _, before, now in history.steps():
-        stalled, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("progressDeadlineSeconds", 600)
+        stalled, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("obstacleDeadlineSeconds", 600)
         turned = stalled.get("status") == "True" and before.condition("Stalled").get("status") != "True"
         if not turned or stalled["reason"] not in NO_ROOM:
             continue

@@ -39,7 +39,7 @@ class Story(RuleBasedStateMachine):
         """Create the resource. The gate of a pod closes while requests to the pod wait for compilations."""
         self._happened.append(first)
         readiness, warmup = {"onRecompiles": "CloseGate"}, {"stallTimeoutSeconds": 60}
-        rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
+        rollout = {"surgeTimeoutSeconds": 30, "obstacleDeadlineSeconds": 60}
         self.world = World(replicas=2, readiness=readiness, warmup=warmup, rollout=rollout, **runs(first))
 
     def happen(self, action: Action, data: st.DataObject) -> None:

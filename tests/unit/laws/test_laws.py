@@ -132,7 +132,7 @@ def test_pod_missing_from_the_status_breaks_a_law() -> None:
 @pytest.mark.parametrize(("since", "lies"), [(39, 0), (42, 1)])
 def test_stalled_without_room_before_the_deadline_breaks_a_law(since: int, lies: int) -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "Unschedulable"}
-    spec = {"rollout": {"progressDeadlineSeconds": 60}}
+    spec = {"rollout": {"obstacleDeadlineSeconds": 60}}
     waiting: dict[str, Any] = {"runtimes": {"a": Runtime("a-1", serving=True)}, "spec": spec}
     shown = moment(100, A, B, status={"conditions": [UNREADY, stalled]}, **waiting)
     record = history(moment(0, A, B), moment(since, A, B, **waiting), shown)
@@ -142,7 +142,7 @@ def test_stalled_without_room_before_the_deadline_breaks_a_law(since: int, lies:
 def test_blocked_upgrade_after_one_old_pod_was_removed_is_allowed() -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
     runtimes = {name: Runtime(f"{name}-1", serving=True) for name in ("a", "b")}
-    fields: dict[str, Any] = {"runtimes": runtimes, "spec": {"rollout": {"progressDeadlineSeconds": 60}}}
+    fields: dict[str, Any] = {"runtimes": runtimes, "spec": {"rollout": {"obstacleDeadlineSeconds": 60}}}
     lowered = moment(90, A, B, C, replica_sets={OLD: 1, NEW: 1}, **fields)
     shown = moment(100, A, C, status={"conditions": [UNREADY, stalled]}, **fields)
     record = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}, **fields), lowered, shown)

@@ -73,14 +73,14 @@ class Parallelism(ApiModel):
             message="spec.parallelism.nodes must divide tensor x pipeline x data",
         ),
         Rule(
-            rule="!self.experts || self.tensor * self.data > 1",
-            message="spec.parallelism.experts needs more than one rank: raise tensor or data",
+            rule="!self.expert || self.tensor * self.data > 1",
+            message="spec.parallelism.expert needs more than one rank: raise tensor or data",
         ),
     )
     tensor: Ranks = Field(1, description="Number of tensor parallel ranks.")
     pipeline: Ranks = Field(1, description="Number of pipeline parallel stages.")
     data: Ranks = Field(1, description="Number of data parallel ranks in one replica.")
-    experts: bool = Field(
+    expert: bool = Field(
         False,
         description="Whether each rank holds complete experts of a mixture of experts. If false, each rank holds a"
         " part of every expert.",

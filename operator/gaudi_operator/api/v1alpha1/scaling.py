@@ -103,7 +103,7 @@ class Rollout(ApiModel):
         description="Time in seconds that a new pod waits for room before whenNoRoom applies. A node pool adds a node"
         " in two to five minutes. Use 30 if the cluster never adds nodes.",
     )
-    progress_deadline_seconds: Seconds = Field(
+    obstacle_deadline_seconds: Seconds = Field(
         600,
         description="Time in seconds after which an obstacle to the start of pods sets the condition Stalled to True."
         " Examples are a missing node, an image pull that is retried, and a quota. Obstacles that cannot disappear by"

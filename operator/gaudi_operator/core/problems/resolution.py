@@ -1,4 +1,4 @@
-"""Who can resolve a problem: others within spec.rollout.progressDeadlineSeconds, or only a user.
+"""Who can resolve a problem: others within spec.rollout.obstacleDeadlineSeconds, or only a user.
 
 GitOps tools fail a rollout when `Stalled` becomes True. Therefore `Stalled` stays False while the cluster may resolve
 the problem (a node pool boots a node, a kubelet retries a pull) or someone else may act (a quota is raised, a Secret

@@ -69,7 +69,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             tensor=spec.parallelism.tensor,
             pipeline=spec.parallelism.pipeline,
             data=spec.parallelism.data,
-            experts=spec.parallelism.experts,
+            experts=spec.parallelism.expert,
             nodes=spec.parallelism.nodes,
         ),
         limits=plan_limits(spec),

@@ -107,7 +107,7 @@ class State:
     @property
     def is_stalled(self) -> bool:
         """Whether a user must act: only a user can resolve the worst problem, or its deadline has passed."""
-        problem, deadline_seconds = self.worst_problem, self.inference.spec.rollout.progress_deadline_seconds
+        problem, deadline_seconds = self.worst_problem, self.inference.spec.rollout.obstacle_deadline_seconds
         return problem is not None and needs_user_action(problem, deadline_seconds, self.deadlines)
 
     @property

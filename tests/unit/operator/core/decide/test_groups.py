@@ -176,7 +176,7 @@ def test_stalling_revision_is_rolled_back_while_the_good_one_serves() -> None:
 
 
 def test_group_with_an_unscheduled_pod_is_unscheduled() -> None:
-    cluster = fresh(replicas=1, rollout={"progressDeadlineSeconds": 30})
+    cluster = fresh(replicas=1, rollout={"obstacleDeadlineSeconds": 30})
     cluster.cards = 1
     for _ in range(3):
         turn(cluster, warm=False)

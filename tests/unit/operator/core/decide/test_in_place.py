@@ -63,7 +63,7 @@ def marked(cluster: Cluster) -> list[str]:
 
 @pytest.mark.parametrize("deadline", [600, 60])
 def test_pod_without_room_waits_and_does_not_stall(deadline: int) -> None:
-    cluster = cluster_without_free_cards(progressDeadlineSeconds=deadline)
+    cluster = cluster_without_free_cards(obstacleDeadlineSeconds=deadline)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=290)
     assert min(turns(cluster, 3)) == 2
@@ -154,7 +154,7 @@ def test_upgrade_in_a_full_queue_replaces_pods_in_place() -> None:
 
 
 def test_only_replica_in_a_full_queue_stalls_its_upgrade() -> None:
-    cluster = cluster_without_free_cards(1, queue=True, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(1, queue=True, obstacleDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
 
@@ -166,7 +166,7 @@ def command(text: str) -> Any:
 
 
 def test_only_replica_is_kept_and_the_message_names_the_command() -> None:
-    cluster = cluster_without_free_cards(1, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(1, obstacleDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 1
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "0/1 nodes are available" in message(cluster, "Stalled")
@@ -194,7 +194,7 @@ def test_blocked_upgrade_continues_when_a_card_is_free() -> None:
 
 
 def test_waiting_rollout_keeps_all_old_pods() -> None:
-    cluster = cluster_without_free_cards(whenNoRoom="Wait", maxUnavailable=1, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(whenNoRoom="Wait", maxUnavailable=1, obstacleDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "because spec.rollout.whenNoRoom is Wait" in message(cluster, "Stalled")
@@ -202,7 +202,7 @@ def test_waiting_rollout_keeps_all_old_pods() -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_no_replica_is_removed_if_max_unavailable_is_zero(replicas: int) -> None:
-    cluster = cluster_without_free_cards(replicas, maxUnavailable=0, progressDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(replicas, maxUnavailable=0, obstacleDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == replicas
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "because spec.rollout.maxUnavailable is 0." in message(cluster, "Stalled")
@@ -213,7 +213,7 @@ def test_no_replica_is_removed_if_max_unavailable_is_zero(replicas: int) -> None
 
 def with_a_card_taken(replicas: int) -> Cluster:
     """Return a cluster in which an in-place replacement freed a card and another pod of the cluster took the card."""
-    cluster = past_the_surge_timeout(cluster_without_free_cards(replicas, progressDeadlineSeconds=120))
+    cluster = past_the_surge_timeout(cluster_without_free_cards(replicas, obstacleDeadlineSeconds=120))
     cluster.operate()
     controllers.advance(cluster.api, None, cluster.seconds, {cluster.resource["metadata"]["uid"]})
     cluster.cards = replicas - 1
@@ -292,7 +292,7 @@ def test_quota_refusal_waits_until_the_surge_timeout() -> None:
 
 
 def test_scale_up_beyond_the_cards_is_not_an_upgrade() -> None:
-    cluster = served(rollout={"progressDeadlineSeconds": 300})
+    cluster = served(rollout={"obstacleDeadlineSeconds": 300})
     cluster.cards = 2
     cluster.change(replicas=3)
     turns(past_the_surge_timeout(cluster), 3)

@@ -128,7 +128,7 @@ def scaled_up_without_success(**spec: Any) -> Cluster:
 
 
 def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
-    cluster = scaled_up_without_success(rollout={"progressDeadlineSeconds": 1})
+    cluster = scaled_up_without_success(rollout={"obstacleDeadlineSeconds": 1})
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     assert "UnexpectedAdmissionError." in next(
         each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"

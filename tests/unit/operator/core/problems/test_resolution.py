@@ -96,7 +96,7 @@ def test_invalid_image_name_fails_immediately() -> None:
 
 
 def test_deadline_of_the_spec_is_used_and_scheduled() -> None:
-    cluster = starting(rollout={"progressDeadlineSeconds": 20})
+    cluster = starting(rollout={"obstacleDeadlineSeconds": 20})
     cluster.now = NOW + timedelta(seconds=11)
     assert cluster.operate().requeue_after == pytest.approx(8.1)
     assert kstatus_after(cluster, 20) == "Failed"
@@ -105,7 +105,7 @@ def test_deadline_of_the_spec_is_used_and_scheduled() -> None:
 def test_raised_deadline_returns_a_stalled_resource_to_in_progress() -> None:
     cluster = starting()
     assert kstatus_after(cluster, DEADLINE) == "Failed"
-    cluster.change(rollout={"progressDeadlineSeconds": 900})
+    cluster.change(rollout={"obstacleDeadlineSeconds": 900})
     assert kstatus_after(cluster, DEADLINE + 2) == "InProgress"
 
 
@@ -247,7 +247,7 @@ def test_unscheduled_pod_waits_since_the_schedulers_decision(message: str, reaso
 
 @pytest.mark.parametrize("deadline", [1, DEADLINE])
 def test_long_wait_in_a_queue_is_not_a_stall(deadline: int) -> None:
-    cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": deadline}), cards=0, queue=True)
+    cluster = Cluster(resource(replicas=1, rollout={"obstacleDeadlineSeconds": deadline}), cards=0, queue=True)
     for _ in range(3):
         cluster.operate()
         cluster.controllers()

@@ -50,7 +50,7 @@ CHANGES: dict[str, Any] = {
     "model.quantization.method": "fp8",
     "model.servedNames": ["a", "b"],
     "parallelism.data": 2,
-    "parallelism.experts": True,
+    "parallelism.expert": True,
     "parallelism.pipeline": 2,
     "parallelism.tensor": 2,
     "warmup.enabled": False,

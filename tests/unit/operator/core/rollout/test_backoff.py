@@ -281,7 +281,7 @@ def test_immediately_refused_pods_are_created_with_increasing_delays() -> None:
 
 
 def test_message_has_the_last_termination_and_the_next_attempt() -> None:
-    cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
+    cluster = Cluster(resource(replicas=1, rollout={"obstacleDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     (row,) = status(cluster)["revisions"]
     until, last = row["backOff"]["until"], row["lastTermination"]
@@ -330,7 +330,7 @@ def test_deleted_revision_backs_off_and_regains_its_pods() -> None:
 
 
 def test_failures_of_deleted_pods_are_reported_during_a_back_off() -> None:
-    cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
+    cluster = Cluster(resource(replicas=1, rollout={"obstacleDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     for each in failed_pods(cluster):
         cluster.delete("Pod", each["metadata"]["name"])
