@@ -34,8 +34,8 @@ MODELS = (
     ),
     Bad(
         "adapter_without_source",
-        "spec.model.adapters[0].source: Invalid value: ",
-        {"model": {"adapters": [{"name": "a", "source": {}}]}, "engine": VLLM},
+        "spec.model.lora.adapters[0].source: Invalid value: ",
+        {"model": {"lora": {"adapters": [{"name": "a", "source": {}}]}}, "engine": VLLM},
     ),
     Bad("host_path_relative", "an absolute path", source(hostPath={"path": "models"})),
     Bad("host_path_with_parent_folder", "an absolute path", source(hostPath={"path": "/models/../etc"})),
@@ -91,8 +91,8 @@ MODELS = (
     ),
     Bad(
         "adapters_with_torch",
-        f"spec.model.adapters {NOT_OFFERED}",
-        {"model": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}},
+        f"spec.model.lora.adapters {NOT_OFFERED}",
+        {"model": {"lora": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}}},
     ),
 )
 VLLM_LIMITS = (
@@ -113,19 +113,24 @@ VLLM_LIMITS = (
     ),
     Bad(
         "adapter_named_as_the_model",
-        "spec.model.adapters and servedNames",
+        "spec.model.lora.adapters and servedNames",
         {
-            "model": {"servedNames": ["a"], "adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]},
+            "model": {
+                "servedNames": ["a"],
+                "lora": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]},
+            },
             "engine": VLLM,
         },
     ),
     Bad(
         "more_adapters_per_batch_than_adapters",
-        "spec.model.maxAdaptersPerBatch must be",
-        {"model": {"maxAdaptersPerBatch": 2}, "engine": VLLM},
+        "spec.model.lora.maxAdapters must be",
+        {"model": {"lora": {"maxAdapters": 2}}, "engine": VLLM},
     ),
     Bad(
-        "unsupported_adapter_rank", "spec.model.maxAdapterRank must be 1, 8, 16, 32,", {"model": {"maxAdapterRank": 24}}
+        "unsupported_adapter_rank",
+        "spec.model.lora.maxRank must be 1, 8, 16, 32,",
+        {"model": {"lora": {"maxRank": 24}}},
     ),
 )
 ACCELERATORS = (

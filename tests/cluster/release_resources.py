@@ -93,7 +93,9 @@ CARD: Object = {
     "model": {
         "source": {"persistentVolumeClaim": None, "ociImage": {"reference": "registry.test/models/llama:1"}},
         "maxModelLen": 1024,
-        "adapters": [{"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}}],
+        "lora": {
+            "adapters": [{"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}}]
+        },
         "quantization": {"method": "fp8"},
     },
     "accelerator": {"generation": "gaudi3", "deviceMemory": None, "hugepages": "1Gi"},

@@ -288,7 +288,7 @@ async def test_largest_pod_is_validated_within_the_cel_cost_limit(api: KubeApi, 
     spec = {
         **GROUP,
         "engine": {"name": "vllm", "env": env},
-        "model": {"source": {"persistentVolumeClaim": None, **source}, "adapters": adapters},
+        "model": {"source": {"persistentVolumeClaim": None, **source}, "lora": {"adapters": adapters}},
         "pod": {
             "volumes": volumes,
             "volumeMounts": mounts,

@@ -31,7 +31,7 @@ _SIDES = (
     f"{SPEC}.?pod.?sidecars.orValue([])",
     f"{SPEC}.?pod.?initContainers.orValue([])",
 )
-_ADAPTERS = f"{SPEC}.?model.?adapters.orValue([])"
+_ADAPTERS = f"{SPEC}.?model.?lora.?adapters.orValue([])"
 
 
 def cel_list_of_fields(*paths: str) -> str:

@@ -169,6 +169,35 @@ class Adapter(ApiModel):
     source: ModelSource = Field(description="Source of the adapter. Exactly one source is set.")
 
 
+class Lora(ApiModel):
+    """LoRA adapters that are served next to the model, and the memory that pods reserve for them."""
+
+    model_config = config_with_rules(
+        Rule(
+            rule="self.maxRank in [1, 8, 16, 32, 64, 128, 256, 320, 512]",
+            message="spec.model.lora.maxRank must be 1, 8, 16, 32, 64, 128, 256, 320 or 512: use the first of these"
+            " values that is not below the highest rank of the adapters",
+        ),
+        Rule(
+            rule="!has(self.maxAdapters) || (has(self.adapters) && self.maxAdapters <= self.adapters.size())",
+            message="spec.model.lora.maxAdapters must be at most the number of adapters",
+        ),
+    )
+    adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(
+        (), description="LoRA adapters. Only with the vllm engine.", json_schema_extra=list_map_keywords("name")
+    )
+    max_rank: AdapterRank = Field(
+        16,
+        description="Maximum rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Pods reserve memory for this"
+        " rank. A pod with an adapter of a higher rank does not start.",
+    )
+    max_adapters: Adapters | None = Field(
+        None,
+        description="Maximum number of different adapters in one step. When left out: all adapters. Pods reserve"
+        " memory for this number.",
+    )
+
+
 class Model(ApiModel):
     """Checkpoint of the model, and the model names for requests."""
 
@@ -178,22 +207,10 @@ class Model(ApiModel):
             message="spec.model.servedNames must be distinct: remove the second entry",
         ),
         Rule(
-            rule="!has(self.adapters) || !has(self.servedNames) ||"
-            " !self.adapters.exists(adapter, adapter.name in self.servedNames)",
-            message=(
-                "spec.model.adapters and servedNames must not share a name, because requests select a model by "
-                "its name: rename one"
-            ),
-        ),
-        Rule(
-            rule="self.maxAdapterRank in [1, 8, 16, 32, 64, 128, 256, 320, 512]",
-            message="spec.model.maxAdapterRank must be 1, 8, 16, 32, 64, 128, 256, 320 or 512: use the first of "
-            "these values that is not below the highest rank of the adapters",
-        ),
-        Rule(
-            rule="!has(self.maxAdaptersPerBatch) || (has(self.adapters) &&"
-            " self.maxAdaptersPerBatch <= self.adapters.size())",
-            message="spec.model.maxAdaptersPerBatch must be at most the number of adapters",
+            rule="!has(self.lora.adapters) || !has(self.servedNames) ||"
+            " !self.lora.adapters.exists(adapter, adapter.name in self.servedNames)",
+            message="spec.model.lora.adapters and servedNames must not share a name, because requests select a model by"
+            " its name: rename one",
         ),
         Rule(
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
@@ -203,7 +220,7 @@ class Model(ApiModel):
         Rule(
             rule="!(has(self.cache) && (has(self.cache.persistentVolumeClaim) || has(self.cache.emptyDir))) ||"
             " has(self.source.huggingFace) ||"
-            " (has(self.adapters) && self.adapters.exists(adapter, has(adapter.source.huggingFace)))",
+            " (has(self.lora.adapters) && self.lora.adapters.exists(adapter, has(adapter.source.huggingFace)))",
             message="spec.model.cache is only for downloaded files: leave it out, or use source huggingFace",
         ),
     )
@@ -224,21 +241,7 @@ class Model(ApiModel):
     quantization: Quantization | None = Field(
         None, description="Quantized execution. When left out, the checkpoint runs in its stored format."
     )
-    adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(
-        (),
-        description="LoRA adapters that are served next to the model.",
-        json_schema_extra=list_map_keywords("name"),
-    )
-    max_adapter_rank: AdapterRank = Field(
-        16,
-        description="Maximum rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Pods reserve memory for this"
-        " rank. A pod with an adapter of a higher rank does not start.",
-    )
-    max_adapters_per_batch: Adapters | None = Field(
-        None,
-        description="Maximum number of different adapters in one step. When left out: all adapters. Pods reserve"
-        " memory for this number.",
-    )
+    lora: Lora = Field(Lora(), description="LoRA adapters that are served next to the model.")
     items_per_prompt: ItemsPerPrompt = Field(
         ItemsPerPrompt(),
         description="Maximum number of images, videos and audio clips of a prompt. 0 disables a kind. When left out:"

@@ -78,7 +78,7 @@ class GaudiInferenceSpec(ApiModel):
             " queries of any length: use another strategy",
         ),
         _vllm_only_rule("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
-        _vllm_only_rule("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
+        _vllm_only_rule("has(self.model.lora.adapters) && self.model.lora.adapters.size() > 0", "model.lora.adapters"),
         _vllm_only_rule(
             "has(self.model.itemsPerPrompt) && (has(self.model.itemsPerPrompt.image) ||"
             " has(self.model.itemsPerPrompt.video) || has(self.model.itemsPerPrompt.audio))",

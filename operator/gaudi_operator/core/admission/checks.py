@@ -103,7 +103,7 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
             spec.engine.name is EngineName.VLLM and parallelism.nodes > 1 and parallelism.data > 1,
         ),
         ("spec.model.quantization", sim_advice, is_simulated and spec.model.quantization is not None),
-        ("spec.model.adapters", sim_advice, is_simulated and bool(spec.model.adapters)),
+        ("spec.model.lora.adapters", sim_advice, is_simulated and bool(spec.model.lora.adapters)),
         ("More than one tokenSecretRef in spec.model", secret_advice, len(hub_tokens(spec.model)) > 1),
     )
 

@@ -167,7 +167,7 @@ class PodTemplateView(TolerantModel):
             yield f"spec.pod.{_spec_field(container)} {container.name}: image", container.image
         for volume in self.spec.volumes:
             if volume.image:
-                yield _OF_VOLUMES.get(volume.name, "spec.model.adapters.source.ociImage"), volume.image.reference
+                yield _OF_VOLUMES.get(volume.name, "spec.model.lora.adapters.source.ociImage"), volume.image.reference
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
@@ -197,8 +197,8 @@ class PodTemplateView(TolerantModel):
     def model_sources(self) -> Iterator[tuple[str, str]]:
         """The volumes that contain a model or an adapter, as (field of the spec, kind of source)."""
         for volume in self.spec.volumes:
-            model_field = "adapters.source" if volume.name.startswith("adapter-") else "source"
-            if volume.name == "model" or model_field == "adapters.source":
+            model_field = "lora.adapters.source" if volume.name.startswith("adapter-") else "source"
+            if volume.name == "model" or model_field == "lora.adapters.source":
                 kinds = {
                     "hostPath": volume.host_path,
                     "ociImage": volume.image,
@@ -211,7 +211,7 @@ class PodTemplateView(TolerantModel):
         """The node folders that the pod mounts, as (field of the spec, folder)."""
         for volume in self.spec.volumes:
             if volume.host_path:
-                model_field = "adapters.source" if volume.name.startswith("adapter-") else "source"
+                model_field = "lora.adapters.source" if volume.name.startswith("adapter-") else "source"
                 yield f"spec.model.{model_field}.hostPath", volume.host_path.path
 
 

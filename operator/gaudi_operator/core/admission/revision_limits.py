@@ -179,7 +179,7 @@ def _model_sources(model: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield (field below spec.model, kind of source) of the model and its adapters, from the inputs of a revision."""
     for model_field, parent in (
         ("source", model),
-        *(("adapters.source", adapter) for adapter in _get_list(model, "adapters")),
+        *(("lora.adapters.source", adapter) for adapter in _get_list(_get_section(model, "lora"), "adapters")),
     ):
         yield from ((model_field, kind) for kind in _get_section(parent, "source"))
 
@@ -201,7 +201,7 @@ class _Model(_HubModel):
         """Yield (field below spec.model, kind of source) of each model that the runtime fetches."""
         if self.hub is not None:
             yield "source", "huggingFace"
-        yield from (("adapters.source", "huggingFace") for adapter in self.adapters if adapter.hub is not None)
+        yield from (("lora.adapters.source", "huggingFace") for adapter in self.adapters if adapter.hub is not None)
 
 
 class _Serving(TolerantModel):

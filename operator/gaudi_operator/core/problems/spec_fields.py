@@ -119,5 +119,5 @@ def _source_field(volume: str, kind: str) -> str:
         return f"{_SOURCES[volume]}.{kind}"
     adapter_index = volume.removeprefix("adapter-")
     if adapter_index != volume:
-        return f"spec.model.adapters[{adapter_index}].source.{kind}"
+        return f"spec.model.lora.adapters[{adapter_index}].source.{kind}"
     return f"spec.pod.volumes[{volume}].{kind}"

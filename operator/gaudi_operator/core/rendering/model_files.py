@@ -39,7 +39,7 @@ def model_folder(source: ModelSource, mount_path: str) -> str:
 
 def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
     """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
-    sources = (model.source, *(adapter.source for adapter in model.adapters))
+    sources = (model.source, *(adapter.source for adapter in model.lora.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 

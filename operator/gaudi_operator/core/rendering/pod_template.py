@@ -76,7 +76,7 @@ def _pod_security_context(spec: GaudiInferenceSpec) -> Object:
 
 def _group_id(spec: GaudiInferenceSpec) -> int:
     """Return the group ID, which is the user ID. If node folders are mounted, return the fixed group of their files."""
-    sources = (spec.model.source, *(adapter.source for adapter in spec.model.adapters))
+    sources = (spec.model.source, *(adapter.source for adapter in spec.model.lora.adapters))
     return DEFAULT_USER if any(source.host_path for source in sources) else spec.pod.run_as_user
 
 

@@ -80,14 +80,14 @@ def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
 
 
 def _adapter_volumes(model: Model) -> list[Object]:
-    sources = ((index, model_volume_source(adapter.source)) for index, adapter in enumerate(model.adapters))
+    sources = ((index, model_volume_source(adapter.source)) for index, adapter in enumerate(model.lora.adapters))
     return [{"name": f"adapter-{index}", **source} for index, source in sources if source]
 
 
 def _adapter_mounts(model: Model) -> list[Object]:
     return [
         {"name": f"adapter-{index}", "mountPath": adapter_mount_path(index)}
-        for index, adapter in enumerate(model.adapters)
+        for index, adapter in enumerate(model.lora.adapters)
         if model_volume_source(adapter.source)
     ]
 

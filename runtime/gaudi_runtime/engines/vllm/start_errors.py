@@ -116,7 +116,7 @@ KNOWN = (
     KnownError(r"greater than the derived max_model_len",
                ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model "
                             "supports this length"),
-    KnownError(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
+    KnownError(r"LoRA rank|max_lora_rank", ConfigError, "raise model.lora.maxRank or choose another adapter"),
     KnownError(r"supplied chat template", ConfigError, "check the chat template in --chat-template"),
     KnownError(r"load the tokenizer|backend tokenizer|Can't load tokenizer",
                ModelNotFound, "the checkpoint needs a tokenizer that vLLM can read: tokenizer.json or tokenizer.model"),

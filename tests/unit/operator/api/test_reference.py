@@ -38,7 +38,7 @@ def test_boolean_default_is_written_as_in_yaml() -> None:
 
 
 def test_list_entries_have_separate_rows() -> None:
-    assert "| `adapters[].source.huggingFace.repo` |" in PAGES["model.md"]
+    assert "| `lora.adapters[].source.huggingFace.repo` |" in PAGES["model.md"]
 
 
 @pytest.mark.parametrize("section", [path for path in SPEC if path.count(".") == 1 and "properties" in SPEC[path]])

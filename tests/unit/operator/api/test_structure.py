@@ -113,7 +113,7 @@ def test_lists_with_several_writers_are_merged_by_key() -> None:
     merged = {path for path, node in NODES.items() if node.get("x-kubernetes-list-type") == "map"}
     assert merged == {
         "spec.engine.env",
-        "spec.model.adapters",
+        "spec.model.lora.adapters",
         "spec.pod.imagePullSecrets",
         "spec.pod.initContainers",
         "spec.pod.initContainers[].env",

@@ -66,8 +66,11 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"modelSources": ["OciImage"]}, {"model": HUB}, "spec.model.source.huggingFace "),
     (
         {"modelSources": ["PersistentVolumeClaim"]},
-        {"engine": VLLM, "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
-        "spec.model.adapters.source.huggingFace ",
+        {
+            "engine": VLLM,
+            "model": {"lora": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
+        },
+        "spec.model.lora.adapters.source.huggingFace ",
     ),
     ({"apiKeyRequired": True}, {}, "spec.server.apiKeySecretRef "),
     ({"maxReplicas": 2}, {"replicas": 3}, "spec.replicas 3 is above 2 "),

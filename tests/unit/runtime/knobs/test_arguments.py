@@ -30,7 +30,7 @@ INSTEAD = {
     "--num_speculative_tokens=4": ("--num_speculative_tokens", "--speculative-config"),
     "--port=80": ("--port", "spec.service.port"),
     "--worker-cls=mine.Worker": ("--worker-cls", "spec.engine.name"),
-    "--lora-modules=a=/a": ("--lora-modules", "spec.model.adapters"),
+    "--lora-modules=a=/a": ("--lora-modules", "spec.model.lora.adapters"),
     "--compilation-config.level=3": ("--compilation-config", "spec.engine.executionMode"),
     "--config=/etc/more.yaml": ("--config", "spec.engine.extraArgs"),
 }

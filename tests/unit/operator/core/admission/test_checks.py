@@ -65,14 +65,20 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         f"spec.model.quantization {NOT_SIMULATED}",
     ),
     "several_tokens": (
-        {"engine": {"name": "vllm"}, "model": {"adapters": [hub_adapter("sql", "one"), hub_adapter("code", "two")]}},
+        {
+            "engine": {"name": "vllm"},
+            "model": {"lora": {"adapters": [hub_adapter("sql", "one"), hub_adapter("code", "two")]}},
+        },
         "NotBuilt",
         f"More than one tokenSecretRef in spec.model {NOT_BUILT}. Use the same Secret and key everywhere.",
     ),
     "adapters_that_nobody_simulates": (
-        {"engine": {"name": "sim"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        {
+            "engine": {"name": "sim"},
+            "model": {"lora": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        },
         "NotBuilt",
-        f"spec.model.adapters {NOT_SIMULATED}",
+        f"spec.model.lora.adapters {NOT_SIMULATED}",
     ),
     "embeddings_on_a_card": (
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--convert": "embed"}}},
@@ -177,7 +183,10 @@ def test_spec_with_an_image_needs_no_default_image() -> None:
         {"engine": {"name": "vllm"}, "parallelism": {"tensor": 2, "nodes": 2}},
         {"engine": {"name": "sim"}, "parallelism": {"data": 2, "nodes": 2}},
         {"engine": {"name": "torch"}, "accelerator": {"deviceMemory": "1Ei"}},
-        {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        {
+            "engine": {"name": "vllm"},
+            "model": {"lora": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        },
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--runner": "generate", "--convert": "none"}}},
         {"pod": {"resources": {"limits": {"memory": "2Gi"}}, "sharedMemorySize": "1Gi"}},
         {"pod": {"resources": {"requests": {"memory": "1Gi"}}}},

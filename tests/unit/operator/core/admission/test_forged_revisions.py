@@ -56,13 +56,19 @@ HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
         ({"modelSources": ["PersistentVolumeClaim"]}, {"model": FOLDER}, "spec.model.source.hostPath "),
         (
             {"modelSources": ["PersistentVolumeClaim"]},
-            {"engine": VLLM, "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
-            "spec.model.adapters.source.huggingFace ",
+            {
+                "engine": VLLM,
+                "model": {"lora": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
+            },
+            "spec.model.lora.adapters.source.huggingFace ",
         ),
         (
             {"modelSources": ["PersistentVolumeClaim"]},
-            {"engine": VLLM, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
-            "spec.model.adapters.source.hostPath ",
+            {
+                "engine": VLLM,
+                "model": {"lora": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+            },
+            "spec.model.lora.adapters.source.hostPath ",
         ),
         (
             {"environmentVariables": []},
@@ -108,8 +114,8 @@ def test_limits_apply_despite_forged_inputs(limits: dict[str, Any], spec: dict[s
         ({"modelSources": ["PersistentVolumeClaim"]}, {"model": HUB}, "spec.model.source.huggingFace "),
         (
             {"modelSources": ["PersistentVolumeClaim"]},
-            {"model": {"adapters": [{"source": {"hostPath": {}}}]}},
-            "spec.model.adapters.source.hostPath ",
+            {"model": {"lora": {"adapters": [{"source": {"hostPath": {}}}]}}},
+            "spec.model.lora.adapters.source.hostPath ",
         ),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
@@ -127,8 +133,8 @@ def test_limits_apply_to_the_inputs_of_a_revision(
     "forged_inputs",
     [
         {"engine": 7, "model": 7, "warmup": {"stallTimeoutSeconds": "7"}},
-        {"engine": {"env": 7, "extraArgs": 7, "settings": 7}, "model": {"source": 7, "adapters": 7}},
-        {"engine": {"env": [7], "extraArgs": [7]}, "model": {"adapters": [7]}},
+        {"engine": {"env": 7, "extraArgs": 7, "settings": 7}, "model": {"source": 7, "lora": 7}},
+        {"engine": {"env": [7], "extraArgs": [7]}, "model": {"lora": {"adapters": [7]}}},
     ],
     ids=["sections", "fields", "items"],
 )

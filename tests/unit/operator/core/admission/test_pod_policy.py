@@ -188,11 +188,12 @@ def test_host_path_needs_an_allowed_prefix(allowed: tuple[AllowedHostPath, ...],
 
 def test_host_path_of_an_adapter_is_checked() -> None:
     adapters = [{"name": "sql", "source": {"hostPath": {"path": "/adapters/sql"}}}]
-    found = violation_of(engine={"name": "vllm"}, model={"adapters": adapters})
+    found = violation_of(engine={"name": "vllm"}, model={"lora": {"adapters": adapters}})
     assert found is not None
     assert found.message == (
-        "spec.model.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace models. "
-        "Use persistentVolumeClaim or ociImage, or install the operator with an entry for this path in allowHostPath."
+        "spec.model.lora.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace"
+        " models. Use persistentVolumeClaim or ociImage, or install the operator with an entry for this path in"
+        " allowHostPath."
     )
 
 

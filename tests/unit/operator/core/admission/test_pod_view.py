@@ -18,14 +18,14 @@ IMAGE: Object = {"image": {"reference": "registry.test/a:1"}}
 def test_sources_are_only_those_of_model_and_adapters() -> None:
     names = {"model": CLAIM, "modes": FOLDER, "model-2": FOLDER, "mode": FOLDER, "adapter-1": IMAGE, "adapters": FOLDER}
     found = view(volumes=[{"name": name, **source} for name, source in names.items()], containers=[])
-    assert list(found.model_sources) == [("source", "persistentVolumeClaim"), ("adapters.source", "ociImage")]
+    assert list(found.model_sources) == [("source", "persistentVolumeClaim"), ("lora.adapters.source", "ociImage")]
 
 
 def test_host_paths_of_all_volumes_are_found() -> None:
     found = view(volumes=[{"name": name, **FOLDER} for name in ("model", "adapter-1", "of-a-forger")])
     assert list(found.host_paths) == [
         ("spec.model.source.hostPath", "/a"),
-        ("spec.model.adapters.source.hostPath", "/a"),
+        ("spec.model.lora.adapters.source.hostPath", "/a"),
         ("spec.model.source.hostPath", "/a"),
     ]
 
@@ -43,7 +43,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
         ("spec.pod.sidecars log: image", "d"),
         ("spec.model.source.ociImage", "registry.test/a:1"),
         ("spec.recipeCache.ociImage", "registry.test/a:1"),
-        ("spec.model.adapters.source.ociImage", "registry.test/a:1"),
+        ("spec.model.lora.adapters.source.ociImage", "registry.test/a:1"),
     ]
 
 

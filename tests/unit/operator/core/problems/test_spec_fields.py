@@ -22,7 +22,7 @@ SPEC: dict[str, Any] = {
     "server": {"image": SERVER},
     "model": {
         "source": {"persistentVolumeClaim": None, "ociImage": {"reference": MODEL}},
-        "adapters": [{"name": "sql", "source": {"ociImage": {"reference": "registry.test/sql"}}}],
+        "lora": {"adapters": [{"name": "sql", "source": {"ociImage": {"reference": "registry.test/sql"}}}]},
     },
     "pod": {"sidecars": [{"name": "proxy", "image": SIDE, "volumeMounts": []}]},
 }
@@ -57,8 +57,8 @@ def with_sidecar(status: Object) -> PodView:
         (MODEL, "spec.model.source.ociImage.reference", "spec.model.source.ociImage.pullPolicy"),
         (
             "registry.test/sql:latest",
-            "spec.model.adapters[0].source.ociImage.reference",
-            "spec.model.adapters[0].source.ociImage.pullPolicy",
+            "spec.model.lora.adapters[0].source.ociImage.reference",
+            "spec.model.lora.adapters[0].source.ociImage.pullPolicy",
         ),
     ],
     ids=["server", "model", "adapter"],
@@ -79,7 +79,7 @@ def test_message_without_an_image_name_lists_all_image_fields() -> None:
     found = problem(view(pod(state={"waiting": {"reason": "ErrImagePull", "message": "no such host"}})))
     assert (
         "The image is set by one of spec.server.image (or the installation's default), "
-        "spec.model.source.ociImage.reference, spec.model.adapters[0].source.ociImage.reference. Check"
+        "spec.model.source.ociImage.reference, spec.model.lora.adapters[0].source.ociImage.reference. Check"
     ) in found
 
 

@@ -107,9 +107,13 @@ def test_message_for_an_unknown_revision_names_no_claim() -> None:
             "spec.model.cache.persistentVolumeClaim.claimName",
         ),
         (
-            {"model": {"adapters": [{"name": "x", "source": {"persistentVolumeClaim": {"claimName": "lora"}}}]}},
+            {
+                "model": {
+                    "lora": {"adapters": [{"name": "x", "source": {"persistentVolumeClaim": {"claimName": "lora"}}}]}
+                }
+            },
             "lora",
-            "spec.model.adapters[0].source.persistentVolumeClaim.claimName",
+            "spec.model.lora.adapters[0].source.persistentVolumeClaim.claimName",
         ),
         ({"recipeCache": {"enabled": True}}, "tiny-recipes", "spec.recipeCache"),
         (

@@ -37,14 +37,14 @@ CHANGES: dict[str, Any] = {
     "engine.slidingWindowSlices": {},
     "engine.slidingWindowSlices.fromTokens": 4096,
     "engine.slidingWindowSlices.tokens": 512,
-    "model.adapters": [{"name": "sql", "source": {"ociImage": {"reference": "sql:1"}}}],
+    "model.lora.adapters": [{"name": "sql", "source": {"ociImage": {"reference": "sql:1"}}}],
     "model.dtype": "bfloat16",
     "model.itemsPerPrompt.audio": 0,
     "model.itemsPerPrompt.image": 2,
     "model.itemsPerPrompt.video": 1,
     "model.kvCacheDtype": "fp8PerToken",
-    "model.maxAdapterRank": 64,
-    "model.maxAdaptersPerBatch": 1,
+    "model.lora.maxRank": 64,
+    "model.lora.maxAdapters": 1,
     "model.maxModelLen": 512,
     "model.quantization.configFile": "other.json",
     "model.quantization.method": "fp8",
@@ -65,8 +65,8 @@ RANGES = {
 }
 ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} for name in ("sql", "code")]
 ALSO_NEEDED: dict[str, dict[str, Any]] = {
-    "model.maxAdapterRank": {"model": {"adapters": ADAPTERS}},
-    "model.maxAdaptersPerBatch": {"model": {"adapters": ADAPTERS}},
+    "model.lora.maxRank": {"model": {"lora": {"adapters": ADAPTERS}}},
+    "model.lora.maxAdapters": {"model": {"lora": {"adapters": ADAPTERS}}},
     "warmup.maxGraphTokens": {"engine": {"executionMode": "HpuGraphs"}},
     "engine.chunkedPrefill": {"engine": {"prefixCaching": False}},
 }

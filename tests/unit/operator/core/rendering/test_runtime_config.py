@@ -70,12 +70,12 @@ def test_configuration_has_the_repository_without_its_token() -> None:
 
 def test_hub_adapter_has_its_repository() -> None:
     adapters = [{"name": "sql", "source": {"huggingFace": {"repo": "a/b", "revision": "v1"}}}]
-    (found,) = config(model={"adapters": adapters}).model.adapters
+    (found,) = config(model={"lora": {"adapters": adapters}}).model.adapters
     assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepository(repo="a/b", revision="v1"))
 
 
 def test_adapter_limit_of_a_batch_is_copied() -> None:
-    assert config(model={"maxAdaptersPerBatch": 2}).model.max_adapters_per_batch == 2
+    assert config(model={"lora": {"maxAdapters": 2}}).model.max_adapters_per_batch == 2
 
 
 def test_dynamic_quantization_needs_no_config_file() -> None:

@@ -20,7 +20,7 @@ def test_mounted_model_has_no_fetch_volume() -> None:
 
 def test_hub_adapter_is_fetched_next_to_a_mounted_model() -> None:
     adapters = [{"name": "a", "source": {"huggingFace": {"repo": "a/b"}}}]
-    fields = {"model": {"adapters": adapters}, "engine": {"name": "vllm"}}
+    fields = {"model": {"lora": {"adapters": adapters}}, "engine": {"name": "vllm"}}
     assert mount("/models", **fields) is not None
     assert mount("/fetched", **fields) is not None
     assert "HF_HUB_OFFLINE" not in environment(**fields)
@@ -29,7 +29,7 @@ def test_hub_adapter_is_fetched_next_to_a_mounted_model() -> None:
 def test_adapter_token_is_used_if_the_model_has_no_token() -> None:
     hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
     adapters = [{"name": "a", "source": {"huggingFace": hub}}]
-    found = environment(model={"adapters": adapters}, engine={"name": "vllm"})
+    found = environment(model={"lora": {"adapters": adapters}}, engine={"name": "vllm"})
     assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
 
 
@@ -96,16 +96,14 @@ def test_missing_host_path_does_not_block_the_pod() -> None:
     assert volume("model", model={"source": source})["hostPath"] == {"path": "/models"}
 
 
-ADAPTERS = {
-    "adapters": [
-        {"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}},
-        {"name": "code", "source": {"ociImage": {"reference": "code:1"}}},
-    ]
-}
+ADAPTERS = [
+    {"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}},
+    {"name": "code", "source": {"ociImage": {"reference": "code:1"}}},
+]
 
 
 def test_each_adapter_is_mounted_read_only() -> None:
-    vllm = {"engine": {"name": "vllm"}, "model": ADAPTERS}
+    vllm = {"engine": {"name": "vllm"}, "model": {"lora": {"adapters": ADAPTERS}}}
     assert volume("adapter-0", **vllm)["persistentVolumeClaim"] == {"claimName": "adapters", "readOnly": True}
     assert volume("adapter-1", **vllm)["image"]["reference"] == "code:1"
     assert mounts(**vllm)["adapter-0"] == {"name": "adapter-0", "mountPath": "/adapters/0", "readOnly": True}
