@@ -86,8 +86,8 @@ MODELS = (
     ),
     Bad(
         "kv_cache_without_scales",
-        "spec.model.kvCacheDtype fp8",
-        {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "fp8"}}, "engine": VLLM},
+        "spec.model.kvCacheDtype fp8_inc",
+        {"model": {"kvCacheDtype": "fp8_inc", "quantization": {"method": "fp8"}}, "engine": VLLM},
     ),
     Bad(
         "adapters_with_torch",

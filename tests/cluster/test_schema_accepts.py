@@ -128,7 +128,7 @@ def test_settings_accept_variables_arguments_and_whole_numbers(created: Create) 
 
 def test_fields_of_precision_parallelism_and_warmup_are_accepted(created: Create) -> None:
     sections = {
-        "model": {"kvCacheDtype": "fp8PerToken", "quantization": {"method": "inc", "configFile": "inc.json"}},
+        "model": {"kvCacheDtype": "fp8_inc", "quantization": {"method": "inc", "configFile": "inc.json"}},
         "accelerator": {"generation": "gaudi3", "deviceMemory": None},
         "parallelism": {"tensor": 8, "expert": True},
         "engine": {"name": "vllm"},

@@ -56,11 +56,10 @@ class Dtype(StrEnum):
 
 
 class KvCacheDtype(StrEnum):
-    """The KV cache format in the configuration: the model's format, or FP8 with fixed or per-token scales."""
+    """The KV cache format in the configuration, as vLLM names it: the model's format, or FP8 with scales of INC."""
 
     AUTO = "auto"
-    FP8 = "fp8"
-    FP8_PER_TOKEN = "fp8PerToken"  # noqa: S105 - a token of text
+    FP8_INC = "fp8_inc"
 
 
 class QuantizationMethod(StrEnum):
@@ -70,7 +69,7 @@ class QuantizationMethod(StrEnum):
     FP8 = "fp8"
     AWQ = "awq"
     GPTQ = "gptq"
-    COMPRESSED_TENSORS = "compressedTensors"
+    COMPRESSED_TENSORS = "compressed-tensors"
     MODELOPT = "modelopt"
     MXFP4 = "mxfp4"
 

@@ -15,6 +15,7 @@ BRIDGE = "habana-torch-plugin"
 LAYERS_PER_GRAPH = "VLLM_CONFIG_HIDDEN_LAYERS"
 RUNTIME_SCALES = "RUNTIME_SCALE_PATCHING"
 CHANNELWISE = "VLLM_HPU_FORCE_CHANNEL_FP8"
+TOKENWISE_KV_CACHE = "VLLM_DYNAMIC_KV_QUANT"
 
 
 def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> RecipeKey:
@@ -71,7 +72,8 @@ def _describe_release(package: str) -> str:
 
 def _describe_quantization(config: RuntimeConfig) -> str:
     quantization, settings = config.model.quantization, config.engine.settings
-    scale_settings = {name: settings[name] for name in (RUNTIME_SCALES, CHANNELWISE) if name in settings}
+    scale_names = (RUNTIME_SCALES, CHANNELWISE, TOKENWISE_KV_CACHE)
+    scale_settings = {name: settings[name] for name in scale_names if name in settings}
     fields = {**(quantization.model_dump(mode="json") if quantization else {}), **scale_settings}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) if fields else "none"
 

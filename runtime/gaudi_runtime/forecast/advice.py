@@ -126,9 +126,9 @@ def _share_settings(inputs: ForecastInputs) -> tuple[Setting, ...]:
 
 
 def _memory_settings(inputs: ForecastInputs) -> Iterator[Setting]:
-    # The API server rejects an fp8 KV cache without the method inc, because only inc has the scales.
+    # The API server rejects an FP8 KV cache without the method inc, because only inc has the scales.
     can_use_fp8 = inputs.quantization is QuantizationMethod.INC and inputs.kv_cache_dtype is KvCacheDtype.AUTO
-    values = [KvCacheDtype.FP8.value] if can_use_fp8 else []
+    values = [KvCacheDtype.FP8_INC.value] if can_use_fp8 else []
     yield Setting(
         "set",
         "model.kvCacheDtype",

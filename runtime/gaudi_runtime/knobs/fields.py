@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, RangeSettings, Strategy
-from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, QuantizationMethod, RuntimeConfig
+from gaudi_runtime.contract.config import ExecutionMode, QuantizationMethod, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -26,17 +26,9 @@ ITEMS_PER_PROMPT = {"image": 4, "video": 0, "audio": 1}
 _LAZY = (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY)
 _EAGER = (ExecutionMode.LAZY, ExecutionMode.EAGER)
 _STRATEGIES = {Strategy.EXPONENTIAL: "exp", Strategy.LINEAR: "lin", Strategy.PADDING_AWARE: "pad"}
-_METHODS = {
-    QuantizationMethod.INC: "inc",
-    QuantizationMethod.FP8: "fp8",
-    QuantizationMethod.AWQ: "awq_hpu",
-    QuantizationMethod.GPTQ: "gptq_hpu",
-    QuantizationMethod.COMPRESSED_TENSORS: "compressed-tensors",
-    QuantizationMethod.MODELOPT: "modelopt",
-    QuantizationMethod.MXFP4: "gpt_oss_mxfp4",
-}
-# On a card, the plugin has its own kernels for these methods. On other devices, use vLLM's own names.
-_METHODS_WITHOUT_PLUGIN = {QuantizationMethod.AWQ: "awq", QuantizationMethod.GPTQ: "gptq"}
+# The methods that vLLM names differently. On a card, the plugin has its own kernels for AWQ and GPTQ.
+_METHODS = {QuantizationMethod.MXFP4: "gpt_oss_mxfp4"}
+_METHODS_OF_PLUGIN = {**_METHODS, QuantizationMethod.AWQ: "awq_hpu", QuantizationMethod.GPTQ: "gptq_hpu"}
 _DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
     "PROMPT_BS": lambda policy: policy.prompt.batch_size,
     "PROMPT_QUERY": lambda policy: policy.prompt.query,
@@ -109,13 +101,12 @@ def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _precision(config: RuntimeConfig) -> Mapping[str, Value]:
-    cache_dtype, quantization = config.model.kv_cache_dtype, config.model.quantization
-    method_names = _METHODS if config.engine.device == "hpu" else {**_METHODS, **_METHODS_WITHOUT_PLUGIN}
+    quantization = config.model.quantization
+    method_names = _METHODS_OF_PLUGIN if config.engine.device == "hpu" else _METHODS
     return {
         "--dtype": config.model.dtype.value,
-        "--kv-cache-dtype": "auto" if cache_dtype is KvCacheDtype.AUTO else "fp8_inc",
-        "VLLM_DYNAMIC_KV_QUANT": "1" if cache_dtype is KvCacheDtype.FP8_PER_TOKEN else None,
-        "--quantization": method_names[quantization.method] if quantization else None,
+        "--kv-cache-dtype": config.model.kv_cache_dtype.value,
+        "--quantization": method_names.get(quantization.method, quantization.method.value) if quantization else None,
         "QUANT_CONFIG": quantization.config_file if quantization else None,
     }
 

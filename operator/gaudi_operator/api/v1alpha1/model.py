@@ -214,8 +214,7 @@ class Model(ApiModel):
         ),
         Rule(
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
-            message="spec.model.kvCacheDtype fp8 and fp8PerToken require quantization.method inc, which provides their"
-            " scales",
+            message="spec.model.kvCacheDtype fp8_inc requires quantization.method inc, which provides its scales",
         ),
         Rule(
             rule="!(has(self.cache) && (has(self.cache.persistentVolumeClaim) || has(self.cache.emptyDir))) ||"
@@ -234,8 +233,8 @@ class Model(ApiModel):
     )
     kv_cache_dtype: KvCacheDtype = Field(
         KvCacheDtype.AUTO,
-        description="Number format of the KV cache. auto selects the format of the model, fp8 has fixed scales, and"
-        " fp8PerToken has a scale for each token. fp8 and fp8PerToken require quantization.method inc.",
+        description="Number format of the KV cache. auto selects the format of the model. fp8_inc halves its size"
+        " and requires quantization.method inc.",
     )
     max_model_len: Tokens = Field(description="Maximum number of tokens of a sequence, including prompt and answer.")
     quantization: Quantization | None = Field(

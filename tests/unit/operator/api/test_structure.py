@@ -141,8 +141,8 @@ def test_duration_names_its_unit() -> None:
 
 NAMES_OF_THINGS = {
     "model.dtype": "number formats, as vLLM and torch call them",
-    "model.kvCacheDtype": "number formats, as vLLM calls them, in one word",
-    "model.quantization.method": "file formats and tools, as vLLM calls them, in one word",
+    "model.kvCacheDtype": "number formats, as vLLM calls them",
+    "model.quantization.method": "file formats and tools, as their projects call them",
     "accelerator.generation": "cards of the catalog, which has one called none",
     "engine.name": "programs",
     "engine.compileBackend": "back ends of Dynamo, as torch calls them",

@@ -54,7 +54,7 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
     "change",
     [
         {"model": {"dtype": "bfloat16"}},
-        {"model": {"kv_cache_dtype": KvCacheDtype.FP8}},
+        {"model": {"kv_cache_dtype": KvCacheDtype.FP8_INC}},
         {"model": {"quantization": QuantizationConfig(method=QuantizationMethod.FP8)}},
         {"model": {"adapters": (AdapterConfig(name="sql", path="/adapters/0"),)}},
         {"model": {"hub": HubRepository(repo="a/b")}},
@@ -66,6 +66,7 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
         {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}}},
         {"engine": {"settings": {"RUNTIME_SCALE_PATCHING": "true"}}},
         {"engine": {"settings": {"VLLM_HPU_FORCE_CHANNEL_FP8": "true"}}},
+        {"engine": {"settings": {"VLLM_DYNAMIC_KV_QUANT": "1"}}},
         {"limits": {"block_size": 256}},
         {"limits": {"contiguous_paged_attention": False}},
     ],

@@ -84,7 +84,7 @@ def test_more_device_memory_is_advised_on_a_cpu() -> None:
 def test_fp8_cache_is_advised_only_with_scales_of_inc(method: QuantizationMethod | None) -> None:
     settings = adjustable_settings(replace(LOGGED, quantization=method), LLAMA)
     (cache,) = [each for each in settings if each.field_path == "model.kvCacheDtype"]
-    assert list(cache.new_values) == (["fp8"] if method is QuantizationMethod.INC else [])
+    assert list(cache.new_values) == (["fp8_inc"] if method is QuantizationMethod.INC else [])
 
 
 def test_lower_model_length_also_lowers_default_batched_tokens() -> None:

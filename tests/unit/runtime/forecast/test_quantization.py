@@ -41,6 +41,6 @@ def test_compile_time_of_fp8_has_a_higher_upper_bound() -> None:
 def test_fp8_cache_has_twice_the_blocks() -> None:
     plain, fp8 = (
         forecast(replace(LOGGED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
-        for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8)
+        for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8_INC)
     )
     assert fp8 == pytest.approx(2 * plain, abs=1)

@@ -108,10 +108,10 @@ def test_largest_prompt_batch_size_is_max_num_prefill_seqs() -> None:
 
 
 def test_quantized_model_names_its_method_and_configuration() -> None:
-    model = {"quantization": {"method": "inc", "configFile": "/models/inc.json"}, "kvCacheDtype": "fp8PerToken"}
+    model = {"quantization": {"method": "inc", "configFile": "/models/inc.json"}, "kvCacheDtype": "fp8_inc"}
     found = render_engine_options(vllm_config(model=model))
     assert {"--quantization=inc", "--kv-cache-dtype=fp8_inc"} <= set(found.args)
-    assert (found.env["QUANT_CONFIG"], found.env["VLLM_DYNAMIC_KV_QUANT"]) == ("/models/inc.json", "1")
+    assert found.env["QUANT_CONFIG"] == "/models/inc.json"
 
 
 def test_boolean_field_uses_the_values_of_its_knob() -> None:
@@ -128,7 +128,10 @@ def test_cpu_gets_no_settings_of_cards() -> None:
     assert not [each for each in found.args if "cudagraph" in each]
 
 
-@pytest.mark.parametrize(("method", "card", "cpu"), [("awq", "awq_hpu", "awq"), ("fp8", "fp8", "fp8")])
+@pytest.mark.parametrize(
+    ("method", "card", "cpu"),
+    [("awq", "awq_hpu", "awq"), ("mxfp4",) + ("gpt_oss_mxfp4",) * 2, ("compressed-tensors",) * 3],
+)
 def test_quantization_argument_depends_on_the_device(method: str, card: str, cpu: str) -> None:
     model = {"quantization": {"method": method}}
     assert f"--quantization={card}" in args(model=model)

@@ -151,7 +151,7 @@ def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
     "section",
     [
         {"warmup": {"failOnColdShapes": True, "maxGraphTokens": 512}},
-        {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "inc", "configFile": "a.json"}}},
+        {"model": {"kvCacheDtype": "fp8_inc", "quantization": {"method": "inc", "configFile": "a.json"}}},
         {"parallelism": {"tensor": 2, "expert": True}},
         {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}}},
     ],

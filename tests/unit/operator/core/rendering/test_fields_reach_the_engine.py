@@ -42,7 +42,7 @@ CHANGES: dict[str, Any] = {
     "model.itemsPerPrompt.audio": 0,
     "model.itemsPerPrompt.image": 2,
     "model.itemsPerPrompt.video": 1,
-    "model.kvCacheDtype": "fp8PerToken",
+    "model.kvCacheDtype": "fp8_inc",
     "model.lora.maxRank": 64,
     "model.lora.maxAdapters": 1,
     "model.maxModelLen": 512,

@@ -165,7 +165,7 @@ def test_weights_that_do_not_fit_the_card_are_impossible_plan() -> None:
     "change",
     [
         {"model": {"dtype": "bfloat16"}},
-        {"model": {"kv_cache_dtype": KvCacheDtype.FP8}},
+        {"model": {"kv_cache_dtype": KvCacheDtype.FP8_INC}},
         {"model": {"adapters": (AdapterConfig(name="sql", path="/adapters/0"),)}},
         {"parallelism": {"tensor": 2}},
         {"engine": {"execution_mode": ExecutionMode.LAZY}},

@@ -72,4 +72,4 @@ def test_unknown_model_family_is_refused(tmp_path: Path) -> None:
 
 def test_quantized_cache_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^model\.kvCacheDtype"):
-        forecast_cpu_memory(cpu_config(checkpoint(tmp_path), model={"kvCacheDtype": "fp8"}))
+        forecast_cpu_memory(cpu_config(checkpoint(tmp_path), model={"kvCacheDtype": "fp8_inc"}))
