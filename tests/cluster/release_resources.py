@@ -24,7 +24,7 @@ def resources() -> list[Object]:
         gaudi_inference(
             "given-defaults", engine={"deviceMemoryUtilizationPercent": 90}, warmup={"promptGraphPercent": 30}
         ),
-        gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={"enabled": True}),
+        gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={}),
         gaudi_inference("everything", **EVERYTHING),
         gaudi_inference("autoscaled", autoscaling={"maxReplicas": 3}),
         gaudi_inference("card", **CARD),

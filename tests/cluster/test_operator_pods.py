@@ -88,7 +88,7 @@ RENDERED: dict[str, Object] = {
     "a folder of the node": {"model": HOST, "pod": {"supplementalGroups": [3000]}},
     "a group of pods": GROUP,
     "a group of pods with a sidecar": {**GROUP, "pod": {"sidecars": [SIDE]}},
-    "shared recipes": {"recipeCache": {"enabled": True}},
+    "shared recipes": {"recipeCache": {}},
     "a certificate": {"server": {"tlsSecretName": "tls"}},
     **{f"within a limit {number}": spec for number, (_, spec) in enumerate(WITHIN)},
     **{f"beyond a limit {number}": spec for number, (_, spec, _) in enumerate(BEYOND)},

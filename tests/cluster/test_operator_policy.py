@@ -136,7 +136,7 @@ async def test_policy_refuses_no_write_during_the_life_of_a_resource(
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     async with new_operator() as operator:
-        cache = {"enabled": True, "size": "1Gi", "retentionPolicy": "Retain"}
+        cache = {"size": "1Gi", "retentionPolicy": "Retain"}
         autoscaling = {"minReplicas": 1, "maxReplicas": 3}
         await api.create(gaudi_inference("tiny", replicas=2, recipeCache=cache, autoscaling=autoscaling))
         await until(partial(ready, api), "the resource to be Ready")

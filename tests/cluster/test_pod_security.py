@@ -28,7 +28,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"model": {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}},
         "restricted",
     ),
-    "shared recipes": ({"recipeCache": {"enabled": True}}, "restricted"),
+    "shared recipes": ({"recipeCache": {}}, "restricted"),
     "SYS_NICE": ({"pod": {"capabilities": ["SYS_NICE"]}}, "privileged"),
     "a folder of the node": ({"model": HOST}, "privileged"),
 }

@@ -13,7 +13,7 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
 CLAIM = "tiny-recipes"
-SHARED: dict[str, Any] = {"enabled": True, "size": "1Gi", "storageClassName": "fast"}
+SHARED: dict[str, Any] = {"size": "1Gi", "storageClassName": "fast"}
 
 
 async def claim(api: KubeApi, size: str) -> Object | None:
@@ -83,7 +83,7 @@ async def test_pods_get_the_list_of_kept_revisions(api: KubeApi, operator: Opera
 async def test_disabled_cache_deletes_its_claim(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", recipeCache=SHARED, replicas=0))
     await until(partial(claim, api, "1Gi"), "the PVC")
-    await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"enabled": False}}})
+    await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": None}})
     await until(partial(gone, api), "the PVC to be gone")
 
 

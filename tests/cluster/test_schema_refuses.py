@@ -59,15 +59,15 @@ def test_change_from_two_nodes_to_four_is_accepted(apply: Apply) -> None:
 @pytest.mark.parametrize(("before", "after"), [(None, "fast"), ("fast", None), ("fast", "slow")])
 def test_changed_storage_class_is_refused(apply: Apply, before: str | None, after: str | None) -> None:
     classes = [{} if name is None else {"storageClassName": name} for name in (before, after)]
-    first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in classes)
+    first, second = (gaudi_inference("cached", recipeCache=each) for each in classes)
     apply(first)
     assert "spec.recipeCache.storageClassName cannot be changed" in refusal(apply, second)
 
 
-@pytest.mark.parametrize("before", [{}, {"storageClassName": "slow"}])
-def test_newly_enabled_cache_accepts_any_storage_class(apply: Apply, before: dict[str, Any]) -> None:
-    apply(gaudi_inference("cached", recipeCache=before))
-    apply(gaudi_inference("cached", recipeCache={"enabled": True, "storageClassName": "fast"}))
+def test_newly_enabled_cache_accepts_any_storage_class(apply: Apply) -> None:
+    for before in ({}, {"recipeCache": {"storageClassName": "slow"}}, {}):
+        apply(gaudi_inference("cached", **before))
+    apply(gaudi_inference("cached", recipeCache={"storageClassName": "fast"}))
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_newly_enabled_cache_accepts_any_storage_class(apply: Apply, before: dic
 def test_immutable_fields_of_the_recipe_cache_cannot_change(
     apply: Apply, before: dict[str, Any], after: dict[str, Any], sentence: str
 ) -> None:
-    first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in (before, after))
+    first, second = (gaudi_inference("cached", recipeCache=each) for each in (before, after))
     apply(first)
     assert sentence in refusal(apply, second)
 
 
 def test_size_of_the_recipe_cache_may_grow(apply: Apply) -> None:
     for size in ("2Gi", "2048Mi", "3Gi"):
-        apply(gaudi_inference("cached", recipeCache={"enabled": True, "size": size}))
+        apply(gaudi_inference("cached", recipeCache={"size": size}))
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])

@@ -234,7 +234,7 @@ RULES = (
     LimitRule(
         "maxRecipeCacheSize",
         "spec.recipeCache.size ",
-        f"{SPEC}.?recipeCache.?enabled.orValue(false) && !{SPEC}.?recipeCache.?existingClaim.hasValue() ?"
+        f"{SPEC}.?recipeCache.hasValue() && !{SPEC}.?recipeCache.?existingClaim.hasValue() ?"
         f" [{SPEC}.?recipeCache.?size.orValue('20Gi')].map(s, string(s)) : []",
         "quantity(x).compareTo(quantity(string(LIMIT))) <= 0",
         problem="' is above ' + string(LIMIT) + ' (limits.maxRecipeCacheSize)'",

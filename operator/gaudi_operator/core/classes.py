@@ -216,11 +216,6 @@ def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[t
         ("pod.tmp_size", defaults.tmp_size, pod.tmp_size is None),
         ("pod.run_as_user", defaults.run_as_user, not has_own_user),
         ("pod.user_from_cluster", defaults.user_from_cluster, not has_own_user and defaults.run_as_user is None),
-        (
-            "recipe_cache.object_store",
-            defaults.recipe_object_store,
-            spec.recipe_cache.enabled and spec.recipe_cache.object_store is None,
-        ),
         ("tracing", defaults.tracing, spec.tracing is None),
     ]
     return [(path, value) for path, value, left_out in candidates if left_out and value]

@@ -19,7 +19,6 @@ AdapterRank = Annotated[int, Field(ge=1, le=512)]
 Adapters = Annotated[int, Field(ge=1, le=32)]
 ItemsOfPrompt = Annotated[int, Field(ge=0, le=999)]
 GraphTokens = Annotated[int, Field(ge=1, le=16_777_216)]
-HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z0-9._~:/%+,=]+$")]
 
 
 class EngineName(StrEnum):
@@ -231,21 +230,6 @@ class ServingConfig(WireModel):
     )
 
 
-class RecipeStore(WireModel):
-    """The contract's configuration of a read-only object store with the same files as a SharedRecipes volume.
-
-    The token or the S3 keys are in environment variables (contract/ports.py).
-    """
-
-    url: HttpAddress
-    s3_region: str | None = Field(None, description="Sign requests for S3 in this region.")
-    timeout_seconds: Annotated[int, Field(ge=1)] = Field(description="The most seconds that a start spends on it.")
-    insecure: bool | None = Field(None, description="Whether http:// is allowed.")
-    public_key: Annotated[str, Field(max_length=1024)] | None = Field(
-        None, description="PEM of ECDSA over P-256; recipes without its signature are not used."
-    )
-
-
 class SharedRecipes(WireModel):
     """The contract's configuration of a shared recipe volume, which is read at start and written after warm-up.
 
@@ -254,7 +238,6 @@ class SharedRecipes(WireModel):
 
     path: str = Field(description="Folder of the volume; nothing is compiled in it.")
     seed: str | None = Field(None, description="Folder of the same form that is only read, after `path`.")
-    store: RecipeStore | None = Field(None, description="Read after both folders.")
     limit_bytes: Annotated[int, Field(ge=0)] = Field(description="The most bytes in `path`.")
     max_age_seconds: Annotated[int, Field(ge=1)] = Field(
         description="Recipes that no start has used for this time are removed, unless a running process uses them."

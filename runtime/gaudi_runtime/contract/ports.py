@@ -33,8 +33,3 @@ KEPT_REVISIONS_PATH = "/etc/gaudi-revisions/kept.json"
 REVISION_VARIABLE = "GAUDI_REVISION"
 """The name of the pod's revision."""
 POD_VARIABLE = "GAUDI_POD_NAME"
-STORE_TOKEN_VARIABLE = "GAUDI_RECIPES_TOKEN"  # noqa: S105 - a name
-STORE_KEY_ID_VARIABLE = "GAUDI_RECIPES_ACCESS_KEY_ID"
-STORE_SECRET_VARIABLE = "GAUDI_RECIPES_SECRET_ACCESS_KEY"  # noqa: S105 - a name
-STORE_SESSION_VARIABLE = "GAUDI_RECIPES_SESSION_TOKEN"
-"""Credentials of the recipe store. Their names must differ from the variables of engines and of users' settings."""

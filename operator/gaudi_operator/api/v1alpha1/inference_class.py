@@ -15,7 +15,6 @@ from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
 from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.api.v1alpha1.tracing import Tracing
-from gaudi_operator.api.v1alpha1.warmup import RecipeObjectStore
 
 KIND = "GaudiInferenceClass"
 PLURAL = "gaudiinferenceclasses"
@@ -73,9 +72,6 @@ class ClassDefaults(ApiModel):
         False,
         description="Whether the cluster assigns the user of the pods, as OpenShift does. Applies to resources that"
         " set neither spec.pod.runAsUser nor spec.pod.userFromCluster.",
-    )
-    recipe_object_store: RecipeObjectStore | None = Field(
-        None, description="Default of spec.recipeCache.objectStore. Only for resources with recipeCache.enabled."
     )
     tracing: Tracing | None = Field(None, description="Default of spec.tracing.")
 

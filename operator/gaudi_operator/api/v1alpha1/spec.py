@@ -149,9 +149,10 @@ class GaudiInferenceSpec(ApiModel):
     readiness: Readiness = Field(
         Readiness(), description="Thresholds for the readiness of a pod. A change restarts no pod."
     )
-    recipe_cache: RecipeCache = Field(
-        RecipeCache(),
-        description="Storage of compiled recipes that pods share. A change creates a revision, which replaces the"
+    recipe_cache: RecipeCache | None = Field(
+        None,
+        description="Storage of compiled recipes that pods share. When left out, each pod has separate recipes, which"
+        " are deleted with the pod. A change creates a revision, which replaces the"
         " pods. A change of retentionPolicy creates no revision.",
     )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(

@@ -308,7 +308,7 @@ class GaudiInferenceStatus(ApiModel):
     warmup: WarmupProgress | None = Field(None, description="Progress of the warm-up of the least advanced pod.")
     recompiles: Recompiles = Field(Recompiles(), description="Number of compiles that requests waited for.")
     recipe_cache: RecipeCacheState | None = Field(
-        None, description="State of the recipe cache. Only with spec.recipeCache.enabled."
+        None, description="State of the recipe cache. Only with spec.recipeCache."
     )
     revision: Revisions = Field(Revisions(), description="Names of the desired revision and of the stable revision.")
     revisions: Annotated[tuple[RevisionStatus, ...], Field(max_length=MAX_REVISIONS)] = Field(

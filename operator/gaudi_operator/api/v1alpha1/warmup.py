@@ -3,86 +3,15 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Seconds, SecretKey
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default, rules_keyword
+from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Seconds
+from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default
 from gaudi_operator.api.spelling import ContractEnum
 from gaudi_operator.api.v1alpha1.model import OciImageSource
-from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress
+from gaudi_runtime.contract.config import CaptureOrder, GraphTokens
 
 Order = Annotated[CaptureOrder, ContractEnum()]
-
-
-class S3Access(ApiModel):
-    """Credentials of a bucket that is not public. Requests are signed with these credentials."""
-
-    region: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[-a-z0-9]+$")] = Field(
-        description="Region of the bucket. For a store without regions: the region in the configuration of the store."
-    )
-    credentials_secret_name: ObjectName = Field(
-        description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and with AWS_SESSION_TOKEN for temporary"
-        " credentials."
-    )
-
-
-PublicKey = Annotated[
-    str,
-    StringConstraints(
-        max_length=1024, pattern=r"^-----BEGIN PUBLIC KEY-----\n[A-Za-z0-9+/=\n]+\n-----END PUBLIC KEY-----\n?$"
-    ),
-]
-
-
-class RecipeObjectStore(ApiModel):
-    """Prefix of an object store, or any folder behind HTTPS, with the content of a recipe volume."""
-
-    model_config = config_with_rules(
-        Rule(
-            rule="!(has(self.s3) && has(self.tokenSecretRef))",
-            message="spec.recipeCache.objectStore must not set both s3 and tokenSecretRef: remove one",
-        ),
-        Rule(
-            rule="!has(self.tokenSecretRef) || self.url.startsWith('https://')",
-            message="spec.recipeCache.objectStore.url must start with https:// if tokenSecretRef is set:"
-            " http:// would expose the token",
-        ),
-        Rule(
-            rule="self.url.startsWith('https://') || self.?insecure.orValue(false)",
-            message="spec.recipeCache.objectStore.url must start with https://, because recipes are code that pods run:"
-            " use https://, or set insecure to true if the network is trusted",
-        ),
-    )
-    url: HttpAddress = Field(
-        description="Address of the folder. For S3: the HTTPS endpoint with bucket and prefix.",
-        json_schema_extra=rules_keyword(
-            Rule(
-                rule="self.startsWith('https://') || self.startsWith('http://')",
-                message="must start with https:// or http://; use the HTTPS endpoint of an s3:// or gs:// address",
-            )
-        ),
-    )
-    token_secret_ref: SecretKey | None = Field(
-        None, description="Secret with the bearer token for the store. Cannot be combined with s3."
-    )
-    s3: S3Access | None = Field(
-        None,
-        description="Credentials for S3 and compatible stores. Cannot be combined with tokenSecretRef.",
-    )
-    timeout_seconds: Seconds = Field(
-        300,
-        description="Maximum time in seconds that a starting pod spends on the store before compiling instead.",
-    )
-    insecure: bool | None = Field(
-        None,
-        description="Whether url may start with http://. If true, everyone on the network path can run code in the"
-        " pods, because recipes are code. Default: false.",
-    )
-    public_key: PublicKey | None = Field(
-        None,
-        description="Public key in PEM (ECDSA over P-256). If set, pods use recipes only if manifest.sig is a valid"
-        " signature of the manifest next to it, as written by cosign sign-blob or openssl.",
-    )
 
 
 class Warmup(ApiModel):
@@ -218,12 +147,15 @@ class RetentionPolicy(StrEnum):
     DELETE = "Delete"
 
 
-_NO_PVC_OF_OURS = "!oldSelf.enabled || has(oldSelf.existingClaim) || has(self.existingClaim)"
+_NO_PVC_OF_OURS = "has(oldSelf.existingClaim) || has(self.existingClaim)"
 """CEL: the operator's claim does not exist before or after the change."""
 
 
 class RecipeCache(ApiModel):
-    """Storage of compiled recipes that later pods start from (docs/how-to/recipe-cache.md)."""
+    """Storage of compiled recipes that later pods start from, on a PersistentVolumeClaim.
+
+    See docs/how-to/recipe-cache.md.
+    """
 
     model_config = config_with_rules(
         Rule(
@@ -241,15 +173,9 @@ class RecipeCache(ApiModel):
             message="spec.recipeCache.accessMode cannot be changed: a PersistentVolumeClaim keeps it",
         ),
         Rule(
-            rule=f"{_NO_PVC_OF_OURS} || !self.enabled ||"
-            " quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
+            rule=f"{_NO_PVC_OF_OURS} || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
             message="spec.recipeCache.size cannot be lowered: a PersistentVolumeClaim only grows",
         ),
-    )
-    enabled: bool = Field(
-        False,
-        description="Whether pods share compiled recipes on a PersistentVolumeClaim. If false, each pod has separate"
-        " recipes, which are deleted with the pod.",
     )
     existing_claim: ObjectName | None = Field(
         None,
@@ -258,8 +184,8 @@ class RecipeCache(ApiModel):
     )
     retention_policy: RetentionPolicy = Field(
         RetentionPolicy.DELETE,
-        description="Retention of a claim that the operator created, after the cache is disabled or the resource is"
-        " deleted: Delete deletes the claim, Retain keeps the claim for a resource of the same name.",
+        description="Retention of a claim that the operator created, after recipeCache is removed or the resource"
+        " is deleted: Delete deletes the claim, Retain keeps the claim for a resource of the same name.",
     )
     size: Quantity = Field(
         "20Gi",
@@ -283,9 +209,4 @@ class RecipeCache(ApiModel):
         None,
         description="OCI image with the content of a recipe volume. Pods read the image if the claim has no recipes"
         " for them.",
-    )
-    object_store: RecipeObjectStore | None = Field(
-        None,
-        description="Object store with the content of a recipe volume. Pods read the store if neither the claim nor"
-        " ociImage has recipes for them.",
     )

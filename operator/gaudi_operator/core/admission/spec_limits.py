@@ -73,7 +73,7 @@ def clamp_to_limits(inference: Inference, limits: ClassLimits) -> tuple[Inferenc
         changes["service"] = spec.service.model_copy(
             update={"type": ServiceType.CLUSTER_IP, "annotations": annotations}
         )
-    if "PersistentVolumeClaim" in kinds:
+    if "PersistentVolumeClaim" in kinds and spec.recipe_cache:
         changes["recipe_cache"] = spec.recipe_cache.model_copy(update={"size": limits.max_recipe_cache_size})
     return replace(inference, spec=spec.model_copy(update=changes)), kinds
 
@@ -130,8 +130,9 @@ def _annotation_is_allowed(key: str, limits: ClassLimits) -> bool:
 
 def _recipe_pvc_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:
     cache, max_size = spec.recipe_cache, limits.max_recipe_cache_size
-    creates_pvc = cache.enabled and not cache.existing_claim
-    if creates_pvc and max_size is not None and parse_quantity(cache.size) > parse_quantity(max_size):
+    if cache is None or cache.existing_claim or max_size is None:
+        return
+    if parse_quantity(cache.size) > parse_quantity(max_size):
         reason = f"is above {max_size} (limits.maxRecipeCacheSize)"
         yield LimitViolation(f"spec.recipeCache.size {cache.size}", reason, "PersistentVolumeClaim")
 

@@ -8,7 +8,7 @@ requests it or a running revision mounts it. The PVC is written last.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply
 from gaudi_operator.core.admission.spec_limits import clamp_to_limits
 from gaudi_operator.core.children.drift import drifted_field
@@ -201,10 +201,10 @@ def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs
     pvc_name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
     live_pvc = next((pvc for pvc in pvcs if pvc["metadata"]["name"] == pvc_name), None)
     is_mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", pvc_name) for revision in revisions)
-    # Recreate a deleted PVC while revisions mount it, even if the cache is disabled. Otherwise their pods stay pending.
-    if (cache.enabled and not cache.existing_claim) or (is_mounted and live_pvc is None):
-        return missing_writes([recipe_pvc(inference.identity, cache, live_pvc)], pvcs)
-    if is_mounted or cache.retention_policy is RetentionPolicy.RETAIN:
+    # Recreate a deleted PVC while revisions mount it, even if the cache is off. Otherwise their pods stay pending.
+    if (cache and not cache.existing_claim) or (is_mounted and live_pvc is None):
+        return missing_writes([recipe_pvc(inference.identity, cache or RecipeCache(), live_pvc)], pvcs)
+    if is_mounted or (cache and cache.retention_policy is RetentionPolicy.RETAIN):
         return []
     # Keep a PVC without an owner reference. It was retained, possibly for a deleted resource of the same name.
     pvcs_and_metadata = [(pvc, pvc["metadata"]) for pvc in pvcs]

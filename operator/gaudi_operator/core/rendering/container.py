@@ -1,6 +1,6 @@
 """The runtime container: image, arguments, environment, resources, ports, probes and security context.
 
-If pods share recipes, the container also has variables for its revision and for the credentials of the recipe store.
+If pods share recipes or send traces, the container also has a variable with the name of its revision.
 The user's containers in the same pod have the same security context, but the operator gives them no secrets.
 """
 
@@ -14,7 +14,6 @@ from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.tracing import Tracing
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
@@ -36,15 +35,9 @@ from gaudi_runtime.contract.ports import (
     RECIPE_PATH,
     REVISION_VARIABLE,
     STATUS_PORT_NAME,
-    STORE_KEY_ID_VARIABLE,
-    STORE_SECRET_VARIABLE,
-    STORE_SESSION_VARIABLE,
-    STORE_TOKEN_VARIABLE,
 )
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
-
-"""The variable by which Intel's container runtime selects cards, and its value for no cards."""
 
 PROBE_TIMEOUT_SECONDS = 5
 """The timeout of probes. A status port may be slow to answer while the machine compiles."""
@@ -145,7 +138,7 @@ def environment_variables(inference: Inference, defaults: InstallationDefaults) 
         {
             **variables,
             **_secret_variables(inference.spec),
-            **recipe_environment(inference.spec.recipe_cache),
+            **({REVISION_VARIABLE: _REVISION_VARIABLE} if inference.spec.recipe_cache else {}),
             **_tracing_variables(inference.identity, inference.spec.tracing or defaults.tracing),
             **{variable.name: _dump_variable(variable) for variable in inference.spec.engine.env},
         }.values()
@@ -223,29 +216,11 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
     return {key: value for key, value in resources.items() if value}
 
 
-_KEYS = {
-    STORE_KEY_ID_VARIABLE: "AWS_ACCESS_KEY_ID",
-    STORE_SECRET_VARIABLE: "AWS_SECRET_ACCESS_KEY",
-    STORE_SESSION_VARIABLE: "AWS_SESSION_TOKEN",
+_REVISION_VARIABLE: Object = {
+    "name": REVISION_VARIABLE,
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}},
 }
-
-
-_REVISION = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
-
-
-def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
-    """Return the variables of shared recipes if recipes are shared. The revision is read from the pod's label."""
-    if not cache.enabled:
-        return {}
-    sources = {REVISION_VARIABLE: _REVISION, **(_store_credentials(cache.object_store) if cache.object_store else {})}
-    return {name: {"name": name, "valueFrom": source} for name, source in sources.items()}
-
-
-def _store_credentials(store: RecipeObjectStore) -> dict[str, Object]:
-    if token := store.token_secret_ref:
-        return {STORE_TOKEN_VARIABLE: _optional_secret_source(token.name, token.key)}
-    s3 = store.s3
-    return {name: _optional_secret_source(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
+"""The variable with the name of the revision, which the container reads from the label of its pod."""
 
 
 def _tracing_variables(owner: Identity, tracing: Tracing | None) -> dict[str, Object]:
@@ -265,9 +240,9 @@ def _tracing_variables(owner: Identity, tracing: Tracing | None) -> dict[str, Ob
         "OTEL_SERVICE_NAME": owner.name,
         "OTEL_RESOURCE_ATTRIBUTES": f"{service_attributes},{pod_attributes}",
     }
-    sources = {REVISION_VARIABLE: _REVISION, POD_VARIABLE: {"fieldRef": {"fieldPath": "metadata.name"}}}
     return {
-        **{name: {"name": name, "valueFrom": source} for name, source in sources.items()},
+        REVISION_VARIABLE: _REVISION_VARIABLE,
+        POD_VARIABLE: {"name": POD_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         **{name: {"name": name, "value": value} for name, value in values.items()},
     }
 
@@ -288,8 +263,6 @@ OWN_VARIABLES = frozenset(
         "HF_TOKEN",
         API_KEY_VARIABLE,
         REVISION_VARIABLE,
-        STORE_TOKEN_VARIABLE,
-        *_KEYS,
         POD_VARIABLE,
         ENDPOINT_VARIABLE,
         PROTOCOL_VARIABLE,
@@ -300,8 +273,3 @@ OWN_VARIABLES = frozenset(
     }
 )
 """The variables that the operator sets for the runtime, without the knobs of the engine."""
-
-
-def _optional_secret_source(name: str, key: str) -> Object:
-    """Return an optional reference. Without the credential, the pod starts but cannot use the store."""
-    return {"secretKeyRef": {"name": name, "key": key, "optional": True}}

@@ -87,7 +87,7 @@ def _fs_group_settings(spec: GaudiInferenceSpec) -> Object:
     changed.
     """
     fetched = hub_repositories(spec.model) and spec.model.cache.persistent_volume_claim
-    if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
+    if not (fetched or spec.recipe_cache or _writes_to_a_claim(spec.pod)):
         return {}
     # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.
     change_policy = {"fsGroupChangePolicy": "OnRootMismatch"}

@@ -8,7 +8,7 @@ from posixpath import basename, join, normpath
 
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu, steps_by_tokens
 from gaudi_operator.core.rendering.metadata import Object, child_manifest
@@ -27,7 +27,6 @@ from gaudi_runtime.contract.config import (
     ModelConfig,
     ParallelismConfig,
     QuantizationConfig,
-    RecipeStore,
     RuntimeConfig,
     ServingConfig,
     SharedRecipes,
@@ -168,30 +167,18 @@ def _fetch_limit(model: Model) -> int | None:
     return parse_bytes(empty_dir.size_limit) if empty_dir and empty_dir.size_limit else None
 
 
-def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
+def _shared_recipes(cache: RecipeCache | None) -> SharedRecipes | None:
     """Return the settings of shared recipes. They leave a tenth of the volume to the file system."""
-    if not cache.enabled:
+    if cache is None:
         return None
     return SharedRecipes(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
-        store=_recipe_store(cache.object_store) if cache.object_store else None,
         # Use only 90 % of the volume. A file system needs space for its own journal, so writes fail before the volume
         # is full.
         limit_bytes=parse_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,
-    )
-
-
-def _recipe_store(store: RecipeObjectStore) -> RecipeStore:
-    region = store.s3.region if store.s3 else None
-    return RecipeStore(
-        url=store.url,
-        s3_region=region,
-        timeout_seconds=store.timeout_seconds,
-        insecure=store.insecure,
-        public_key=store.public_key,
     )
 
 

@@ -98,8 +98,8 @@ def _certificate_volume(secret_name: str | None) -> list[Object]:
     return [{"name": "gaudi-tls", "secret": {"secretName": secret_name}}] if secret_name else []
 
 
-def _recipe_volumes(cache: RecipeCache, pvc_name: str) -> list[Object]:
-    if not cache.enabled:
+def _recipe_volumes(cache: RecipeCache | None, pvc_name: str) -> list[Object]:
+    if cache is None:
         return []
     seed = [{"name": "seed-recipes", **image_volume_source(cache.oci_image)}] if cache.oci_image else []
     # This ConfigMap is optional, because a pod can start without it. Without the list of kept revisions, the pod
@@ -109,8 +109,8 @@ def _recipe_volumes(cache: RecipeCache, pvc_name: str) -> list[Object]:
     return [{"name": "recipes", "persistentVolumeClaim": pvc_source}, kept_revisions, *seed]
 
 
-def _recipe_mounts(cache: RecipeCache) -> list[Object]:
-    if not cache.enabled:
+def _recipe_mounts(cache: RecipeCache | None) -> list[Object]:
+    if cache is None:
         return []
     seed = {"name": "seed-recipes", "mountPath": SEED_RECIPES_PATH, "readOnly": True}
     kept_revisions = {"name": "kept-revisions", "mountPath": dirname(KEPT_REVISIONS_PATH), "readOnly": True}

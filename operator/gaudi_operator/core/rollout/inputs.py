@@ -39,7 +39,7 @@ class RevisionInputs(ApiModel):
     server: Server = Server()
     bucketing: Bucketing = Bucketing()
     warmup: Warmup = Warmup()
-    recipe_cache: RecipeCache = RecipeCache()
+    recipe_cache: RecipeCache | None = None
     tracing: Tracing | None = None
     pod: Pod = Pod()
     restarted_at: str | None = None
@@ -59,7 +59,8 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
         bucketing=spec.bucketing,
         warmup=spec.warmup,
         # Reset the retention policy of the cache volume, because this policy does not change pods.
-        recipe_cache=spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
+        recipe_cache=spec.recipe_cache
+        and spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
         tracing=spec.tracing,
         pod=spec.pod,
         restarted_at=inference.identity.restarted_at,

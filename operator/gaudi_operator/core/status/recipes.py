@@ -10,7 +10,7 @@ _FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
 
 def recipe_cache_state(state: State) -> RecipeCacheState | None:
     """Return the recipe cache state, or None if recipes are not shared. The written state stays until a pod reports."""
-    if not state.inference.spec.recipe_cache.enabled:
+    if state.inference.spec.recipe_cache is None:
         return None
     reports = _recipe_reports(state)
     if not reports:
@@ -24,7 +24,7 @@ def recipe_miss_reason(state: State) -> str | None:
 
     The result is None if a pod can read or add recipes, or if no pod has reported yet.
     """
-    reports = _recipe_reports(state) if state.inference.spec.recipe_cache.enabled else []
+    reports = _recipe_reports(state) if state.inference.spec.recipe_cache else []
     return _worst_outcome_reason(reports) if reports and _cache_phase(reports) == "Missed" else None
 
 

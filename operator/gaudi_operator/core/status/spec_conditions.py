@@ -99,5 +99,5 @@ def judge_settings_effective(state: State) -> Verdict:
     if message:
         return Verdict(FALSE, "SettingsIgnored", message)
     if miss_reason := recipe_miss_reason(state):
-        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {miss_reason}")
+        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache has no effect: {miss_reason}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")

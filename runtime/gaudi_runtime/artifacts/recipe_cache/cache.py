@@ -16,10 +16,8 @@ from pathlib import Path
 
 from gaudi_runtime.artifacts.lock import mark_in_use, try_lock
 from gaudi_runtime.artifacts.recipe_cache.cleaning import remove_old_entries
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, Heartbeat, RecipeSource, hash_files
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, Heartbeat, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.artifacts.recipe_cache.object_store import http_store
-from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
 from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
@@ -51,7 +49,7 @@ class LocalRecipes:
             files = hash_files(self.folder, lambda path: path in exclude or _is_no_recipe(path), heartbeat)
             return Manifest(files, journal.recipes)
 
-    def add(self, entry: RecipeSource, manifest: Manifest, heartbeat: Heartbeat) -> None:
+    def add(self, entry: Entry, manifest: Manifest, heartbeat: Heartbeat) -> None:
         """Copy all missing files to this disk, or none if a copy fails. Raises EntryUnusable or OSError."""
         missing_files = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
         # Each file appears by a rename. Otherwise an engine could load half a file after a killed copy.
@@ -143,9 +141,9 @@ class RecipeCache:
         # The mark protects the entry from removal until this process ends, even if the entry does not exist yet.
         mark_in_use(Path(settings.path) / mark_name(entry.key.digest, places.revisions.pod_revision()))
         started, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
-        for name, create_source in _sources(settings, entry, self._touch_unless_stopped):
+        for name, source in _sources(settings, entry):
             try:
-                if _copy_recipes(create_source(), places.disk, self._touch_unless_stopped):
+                if _copy_recipes(source, places.disk, self._touch_unless_stopped):
                     outcome = RecipeOutcome.HIT
                     break
                 reasons.append(f"{name} has no recipes for this software, card, model, dtype and parallelism yet.")
@@ -217,25 +215,14 @@ def _try_write_lock(root: Path) -> Iterator[bool]:
         yield try_lock(lock)
 
 
-def _sources(
-    settings: SharedRecipes, entry: Entry, heartbeat: Heartbeat
-) -> Iterator[tuple[str, Callable[[], RecipeSource]]]:
-    """Yield the sources of recipes: first the volume with its `entry`, then the image, then the store."""
-    # Sources are created one by one. Otherwise wrong credentials for the store would prevent the use of the volume.
-    yield settings.path, lambda: entry
+def _sources(settings: SharedRecipes, entry: Entry) -> Iterator[tuple[str, Entry]]:
+    """Yield the sources of recipes: first the volume with its `entry`, then the image."""
+    yield settings.path, entry
     if seed := settings.seed:
-        yield seed, lambda: Entry(Path(seed), entry.key)
-    if store := settings.store:
-        limit_bytes, timeout = settings.limit_bytes, store.timeout_seconds
-        yield (
-            store.url,
-            lambda: RemoteEntry(
-                http_store(store, os.environ), entry.key, limit_bytes, timeout, heartbeat, public_key=store.public_key
-            ),
-        )
+        yield seed, Entry(Path(seed), entry.key)
 
 
-def _copy_recipes(source: RecipeSource, disk: LocalRecipes, heartbeat: Heartbeat) -> bool:
+def _copy_recipes(source: Entry, disk: LocalRecipes, heartbeat: Heartbeat) -> bool:
     """Copy the files of the entry to the disk. Return False if there is no entry."""
     for attempt in range(1, LOOKS + 1):
         manifest = source.read_manifest()

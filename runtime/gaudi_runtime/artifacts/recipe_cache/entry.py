@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 from uuid import uuid4
 
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
@@ -28,16 +28,6 @@ from gaudi_runtime.units import format_bytes
 CHUNK_BYTES = 4 * 1024 * 1024
 Heartbeat = Callable[[], None]
 """Called for each piece that is read; may raise to end the work."""
-
-
-class RecipeSource(Protocol):
-    """An entry of compiled recipes that can be read."""
-
-    def read_manifest(self) -> Manifest | None:
-        """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
-
-    def copy(self, files: Iterable[tuple[str, StoredFile]], folder: Path, heartbeat: Heartbeat) -> None:
-        """Copy files into `folder` and verify their checksums. Raises EntryUnusable or OSError."""
 
 
 class Entry:
@@ -126,7 +116,7 @@ def hash_files(folder: Path, skip: Callable[[str], bool], heartbeat: Heartbeat) 
         path = file.relative_to(folder).as_posix()
         if file.is_file() and not file.is_symlink() and not skip(path):
             with file.open("rb") as content:
-                files[path] = hash_pieces(_read_pieces(content, heartbeat))
+                files[path] = _hash_pieces(_read_pieces(content, heartbeat))
     return files
 
 
@@ -142,14 +132,7 @@ def _copy_file(source: Path, target: Path, heartbeat: Heartbeat) -> StoredFile:
     """Copy a file with its executable bit, and return its checksum and size."""
     with source.open("rb") as content, target.open("wb") as copy:
         os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
-        return hash_pieces(write_and_yield(_read_pieces(content, heartbeat), copy))
-
-
-def write_and_yield(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
-    """Write the pieces of an entry's file to `copy`, and yield each piece after it is written."""
-    for piece in pieces:
-        copy.write(piece)
-        yield piece
+        return _hash_pieces(_write_and_yield(_read_pieces(content, heartbeat), copy))
 
 
 def _read_pieces(content: BinaryIO, heartbeat: Heartbeat) -> Iterator[bytes]:
@@ -159,8 +142,13 @@ def _read_pieces(content: BinaryIO, heartbeat: Heartbeat) -> Iterator[bytes]:
         heartbeat()
 
 
-def hash_pieces(pieces: Iterator[bytes]) -> StoredFile:
-    """Return the checksum and size of one file of an entry, computed from its pieces."""
+def _write_and_yield(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
+    for piece in pieces:
+        copy.write(piece)
+        yield piece
+
+
+def _hash_pieces(pieces: Iterator[bytes]) -> StoredFile:
     digest, size = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)

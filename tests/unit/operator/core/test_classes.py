@@ -231,7 +231,6 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
     "cacheSize": "30Gi",
     "tmpSize": "3Gi",
     "runAsUser": 1000,
-    "recipeObjectStore": {"url": "https://recipes.test/gaudi"},
     "tracing": {"endpoint": "http://collector.test:4317"},
 }
 
@@ -242,7 +241,7 @@ def filled_defaults(**spec: Any) -> dict[str, Any]:
 
 
 def test_missing_fields_get_class_defaults() -> None:
-    assert filled_defaults(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
+    assert filled_defaults(accelerator=CARD) == {
         "server.image": "registry.test/gaudi3:1",
         "pod.imagePullSecrets": [{"name": "pull"}],
         "server.imagePullPolicy": "Always",
@@ -257,7 +256,6 @@ def test_missing_fields_get_class_defaults() -> None:
         "pod.cacheSize": "30Gi",
         "pod.tmpSize": "3Gi",
         "pod.runAsUser": 1000,
-        "recipeCache.objectStore": {"url": "https://recipes.test/gaudi", "timeoutSeconds": 300},
         "tracing": {"endpoint": "http://collector.test:4317", "samplingPercent": 100},
     }
 
@@ -279,11 +277,9 @@ def test_missing_fields_get_class_defaults() -> None:
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
         ({"server": {"imagePullPolicy": "Never"}}, "server.imagePullPolicy"),
         ({}, "accelerator.hugepages"),
-        ({}, "recipeCache.objectStore"),
         ({"tracing": {"endpoint": "http://mine.test:4317"}}, "tracing"),
         ({"pod": {"userFromCluster": True}}, "pod.runAsUser"),
         ({"accelerator": {**CARD, "hugepages": "1Gi"}}, "accelerator.hugepages"),
-        ({"recipeCache": {"enabled": True, "objectStore": {"url": "https://mine.test/a"}}}, "recipeCache.objectStore"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

@@ -123,6 +123,6 @@ def test_pvc_size_may_have_any_form(storage: str) -> None:
         [each] = cluster.kind("PersistentVolumeClaim")
         each["spec"]["resources"]["requests"]["storage"] = value
 
-    cluster = served(recipeCache={"enabled": True, "size": "50Gi"})
+    cluster = served(recipeCache={"size": "50Gi"})
     [claim] = reconcile_after(write, storage, cluster).kind("PersistentVolumeClaim")
     assert claim["spec"]["resources"]["requests"]["storage"] == storage

@@ -107,7 +107,7 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"extraArguments": ["--of-a-plugin"]}, spec_with_arguments("--of-a-plugin", "-1")),
     ({"extraArguments": ["--of-a-plugin"]}, spec_with_arguments("--of-a-plugin", "a--b")),
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "False"}}}),
-    ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {"enabled": True}}),
+    ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {}}),
     ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),
 ]
 """Values just within a limit, in the form of WITHIN."""

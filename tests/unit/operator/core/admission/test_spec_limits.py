@@ -20,7 +20,7 @@ RANGE: Object = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 SPEC: Object = {
     "service": {"type": "LoadBalancer", "annotations": {"team/a": "b", "dns/name": "shop"}},
     "networkAccess": RANGE,
-    "recipeCache": {"enabled": True, "size": "20Gi"},
+    "recipeCache": {"size": "20Gi"},
 }
 PREFIXES = "is not an allowed value (limits.serviceAnnotationPrefixes: {})"
 OPENS = "lets every namespace reach the model port (limits.allowAllClients)"
@@ -103,7 +103,7 @@ def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object,
             {"maxRecipeCacheSize": "19Gi"},
             {},
             "PersistentVolumeClaim",
-            {"recipeCache": {"enabled": True, "size": "19Gi"}},
+            {"recipeCache": {"size": "19Gi"}},
         ),
         ({}, {"networkAccess": {"enabled": False}}, "NetworkPolicy", {"networkAccess": {}}),
     ],

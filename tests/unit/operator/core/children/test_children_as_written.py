@@ -45,7 +45,7 @@ def children(example: str) -> dict[str, Any]:
         found["workload"] = replica_set(owner, "r1", template, 2, {})
     if spec.autoscaling:
         found["autoscaler"] = horizontal_pod_autoscaler(given, spec.autoscaling, 300)
-    if spec.recipe_cache.enabled:
+    if spec.recipe_cache:
         found["recipes"] = recipe_pvc(owner, spec.recipe_cache, None)
         found["kept revisions"] = kept_revisions_config_map(owner, ["r1"])
     return found

@@ -12,7 +12,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
-ON: dict[str, Any] = {"recipeCache": {"enabled": True, "size": "5Gi"}}
+ON: dict[str, Any] = {"recipeCache": {"size": "5Gi"}}
 
 
 def revision(**overrides: Any) -> Revision:
@@ -48,7 +48,7 @@ def test_revision_without_a_mount_needs_no_pvc(template: Object) -> None:
 
 
 def test_pvc_has_size_and_class_of_the_spec() -> None:
-    cache = {"enabled": True, "size": "5Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
+    cache = {"size": "5Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
     assert spec_of(recipe_pvc_actions(inference(recipeCache=cache), (), ())) == {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "5Gi"}},
@@ -70,7 +70,7 @@ def test_unchanged_pvc_is_not_written() -> None:
 
 
 def test_larger_size_enlarges_the_pvc() -> None:
-    larger = {"recipeCache": {"enabled": True, "size": "8Gi"}}
+    larger = {"recipeCache": {"size": "8Gi"}}
     found = spec_of(recipe_pvc_actions(inference(**larger), [revision(**ON)], [live()]))
     assert found["resources"] == {"requests": {"storage": "8Gi"}}
 
@@ -121,12 +121,13 @@ def test_retained_pvc_has_no_owner() -> None:
 
 
 def test_retained_pvc_is_kept_when_the_cache_is_disabled() -> None:
-    off = inference(recipeCache={"retentionPolicy": "Retain"})
-    assert recipe_pvc_actions(off, [revision()], [live(**RETAINED)]) == []
-
-
-def test_pvc_of_a_former_resource_is_never_deleted() -> None:
+    """The PVC has no owner, as a PVC of a former resource."""
     assert recipe_pvc_actions(inference(), [revision()], [live(**RETAINED)]) == []
+
+
+def test_retained_pvc_is_kept_when_another_one_is_named() -> None:
+    named = inference(recipeCache={**OWN["recipeCache"], "retentionPolicy": "Retain"})
+    assert recipe_pvc_actions(named, [revision(**OWN)], [live()]) == []
 
 
 def test_owner_reference_follows_the_retention_policy() -> None:

@@ -104,7 +104,7 @@ def test_published_service_is_unchanged_when_its_class_forbids_it() -> None:
 
 
 def test_recipe_pvc_is_not_enlarged_beyond_the_class() -> None:
-    cluster = of_class({"maxRecipeCacheSize": "30Gi"}, recipeCache={"enabled": True})
+    cluster = of_class({"maxRecipeCacheSize": "30Gi"}, recipeCache={})
     cluster.change(recipeCache={"size": "1Ti"})
     cluster.settle()
     assert condition(cluster, "PlanAccepted") == ("False", "ForbiddenByClass")

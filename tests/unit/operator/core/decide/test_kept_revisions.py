@@ -5,7 +5,7 @@ from gaudi_runtime.contract.config import KeptRevisions
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import served
 
-SHARED = {"enabled": True, "size": "5Gi"}
+SHARED = {"size": "5Gi"}
 
 
 def published_revisions(cluster: Cluster) -> KeptRevisions | None:
@@ -85,7 +85,7 @@ def test_config_map_is_kept_at_zero_replicas() -> None:
 
 def test_config_map_is_deleted_when_no_pod_shares_recipes() -> None:
     cluster = served(recipeCache=SHARED)
-    cluster.change(recipeCache={"enabled": False})
+    cluster.change(recipeCache=None)
     cluster.settle()
     assert published_revisions(cluster) is None
 

@@ -180,7 +180,7 @@ def test_running_revision_keeps_its_mode() -> None:
         {"bucketing": {"strategy": "Linear"}},
         {"bucketing": {"strategy": "Linear", "prompt": {"query": {"max": 64}}}},
         {"warmup": {"graphMemoryPercent": 20}},
-        {"recipeCache": {"enabled": True}},
+        {"recipeCache": {}},
         {"pod": {"labels": {"team": "a"}}},
         {"pod": {"tolerations": [{"key": "gaudi"}]}},
         {"pod": {"drainSeconds": 60}},

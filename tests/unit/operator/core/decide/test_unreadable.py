@@ -71,7 +71,7 @@ def test_lost_pods_are_counted_while_the_spec_is_unreadable() -> None:
 
 
 def test_unreadable_spec_keeps_what_the_status_derives_from_a_spec() -> None:
-    cluster = served(autoscaling={"minReplicas": 1, "maxReplicas": 4}, recipeCache={"enabled": True})
+    cluster = served(autoscaling={"minReplicas": 1, "maxReplicas": 4}, recipeCache={})
     before, conditions_before = status(cluster), conditions(cluster)
     cluster.change(engine={"executionMode": UNKNOWN})
     cluster.operate()

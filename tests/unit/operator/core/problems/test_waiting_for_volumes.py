@@ -115,9 +115,9 @@ def test_message_for_an_unknown_revision_names_no_claim() -> None:
             "lora",
             "spec.model.lora.adapters[0].source.persistentVolumeClaim.claimName",
         ),
-        ({"recipeCache": {"enabled": True}}, "tiny-recipes", "spec.recipeCache"),
+        ({"recipeCache": {}}, "tiny-recipes", "spec.recipeCache"),
         (
-            {"recipeCache": {"enabled": True, "existingClaim": "shared"}},
+            {"recipeCache": {"existingClaim": "shared"}},
             "shared",
             "spec.recipeCache.existingClaim",
         ),

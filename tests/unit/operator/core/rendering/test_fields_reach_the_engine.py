@@ -20,7 +20,7 @@ BASE: dict[str, Any] = {
 FIXED = {
     "server.apiKeySecretRef": "the value of a Secret stands in no configuration",
     "warmup.stallTimeoutSeconds": "the engine's own deadline is always out of the way",
-    "recipeCache.enabled": "the runtime always keeps recipes on the pod's disk",
+    "recipeCache": "the runtime always keeps recipes on the pod's disk",
     "model.source": "every source is mounted at one place, of which the next field chooses a folder",
 }
 CHANGES: dict[str, Any] = {

@@ -112,7 +112,7 @@ def test_mount_is_read_only_by_default() -> None:
 EVERYTHING = {
     "model": {**HUB, "adapters": [{"name": "a", "source": {"ociImage": {"reference": "a:1"}}}]},
     "engine": {"name": "vllm"},
-    "recipeCache": {"enabled": True, "ociImage": {"reference": "recipes:1"}},
+    "recipeCache": {"ociImage": {"reference": "recipes:1"}},
 }
 
 
@@ -242,7 +242,7 @@ def test_cluster_assigned_user_is_unset_and_not_root() -> None:
 
 
 def test_cluster_assigned_volume_group_is_unset() -> None:
-    found = spec(recipeCache={"enabled": True}, pod={"userFromCluster": True})["securityContext"]
+    found = spec(recipeCache={}, pod={"userFromCluster": True})["securityContext"]
     assert "fsGroup" not in found
     assert found["fsGroupChangePolicy"] == "OnRootMismatch"
 

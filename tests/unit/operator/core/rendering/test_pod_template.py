@@ -107,14 +107,9 @@ def test_pod_without_a_collector_has_no_opentelemetry_variables() -> None:
     assert not [name for name in variables_of(DEFAULTS) if name.startswith("OTEL_")]
 
 
-STORE = {"url": "https://store.example/recipes"}
-BY_TOKEN = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
-BY_KEYS = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
 EVERY_VARIABLE: tuple[dict[str, Any], ...] = (
     {"model": HUB_WITH_TOKEN},
     {"accelerator": CARD, "engine": {"name": "vllm"}, "server": {"apiKeySecretRef": {"name": "keys", "key": "api"}}},
-    {"recipeCache": {"enabled": True, "objectStore": BY_TOKEN}},
-    {"recipeCache": {"enabled": True, "objectStore": BY_KEYS}},
 )
 
 

@@ -12,7 +12,6 @@ from gaudi_runtime.contract.config import (
     CompileBackend,
     ExecutionMode,
     HubRepository,
-    RecipeStore,
     RuntimeConfig,
     SharedRecipes,
     plan_hash,
@@ -127,13 +126,14 @@ def test_serving_limits_are_copied() -> None:
     assert (found.max_queued_requests, found.drain_seconds, found.stall_timeout_seconds) == (7, 8, 9)
 
 
-def test_recipes_are_shared_only_if_enabled() -> None:
+def test_recipes_are_shared_only_with_a_recipe_cache() -> None:
     assert config().shared_recipes is None
+    assert config(recipeCache={}).shared_recipes is not None
     assert config().recipe_cache_dir == "/cache/recipes"
 
 
 def test_recipes_may_use_nine_tenths_of_the_pvc() -> None:
-    cache = {"enabled": True, "size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
+    cache = {"size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
     assert config(recipeCache=cache).shared_recipes == SharedRecipes(
         path="/recipes",
         seed="/recipe-image/llama",
@@ -144,17 +144,9 @@ def test_recipes_may_use_nine_tenths_of_the_pvc() -> None:
 
 
 def test_share_of_the_pvc_is_in_whole_bytes() -> None:
-    shared = config(recipeCache={"enabled": True, "size": "1Gi"}).shared_recipes
+    shared = config(recipeCache={"size": "1Gi"}).shared_recipes
     assert shared is not None
     assert shared.limit_bytes == 966_367_641
-
-
-def test_recipe_store_has_no_secrets() -> None:
-    s3 = {"region": "eu-1", "credentialsSecretName": "reader"}
-    store = {"url": "https://store.example/recipes", "s3": s3, "timeoutSeconds": 7}
-    shared = config(recipeCache={"enabled": True, "objectStore": store}).shared_recipes
-    assert shared is not None
-    assert shared.store == RecipeStore(url="https://store.example/recipes", s3_region="eu-1", timeout_seconds=7)
 
 
 def test_card_generation_is_set_for_recipes() -> None:

@@ -1,5 +1,7 @@
 """The mounts of a pod: model, adapters, recipes, and writable folders; one fact per test."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.operator.core.rendered_pod import HUB, container, environment, mount, mounts, spec, volume
@@ -122,8 +124,8 @@ def test_requested_shared_memory_is_used() -> None:
     assert volume("shared-memory", pod={"sharedMemorySize": "16Gi"})["emptyDir"]["sizeLimit"] == "16Gi"
 
 
-RECIPES = {"recipeCache": {"enabled": True}}
-SEED = {"recipeCache": {"enabled": True, "ociImage": {"reference": "recipes:1", "path": "llama"}}}
+RECIPES: dict[str, Any] = {"recipeCache": {}}
+SEED = {"recipeCache": {"ociImage": {"reference": "recipes:1", "path": "llama"}}}
 
 
 def test_shared_recipes_have_a_separate_mount() -> None:
@@ -147,33 +149,6 @@ def test_unshared_recipes_need_no_pvc() -> None:
 
 def test_shared_recipes_are_writable_by_the_pods_user() -> None:
     assert spec(**RECIPES, pod={"runAsUser": 1234})["securityContext"]["fsGroup"] == 1234
-
-
-STORE = {"url": "https://store.example/recipes"}
-
-
-def test_recipe_store_token_is_optional() -> None:
-    store = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
-    found = environment(recipeCache={"enabled": True, "objectStore": store})
-    reference = {"name": "reader", "key": "token", "optional": True}
-    assert found["GAUDI_RECIPES_TOKEN"] == {"secretKeyRef": reference}
-
-
-def test_recipe_store_keys_have_separate_variables() -> None:
-    store = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
-    found = environment(recipeCache={"enabled": True, "objectStore": store})
-    named = {name: each["secretKeyRef"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}
-    assert {each["name"] for each in named.values()} == {"reader"}
-    assert {name: each["key"] for name, each in named.items()} == {
-        "GAUDI_RECIPES_ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID",
-        "GAUDI_RECIPES_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY",
-        "GAUDI_RECIPES_SESSION_TOKEN": "AWS_SESSION_TOKEN",
-    }
-
-
-def test_public_recipe_store_needs_no_secret() -> None:
-    found = environment(recipeCache={"enabled": True, "objectStore": STORE})
-    assert not [name for name in found if name.startswith("GAUDI_RECIPES")]
 
 
 def test_recipe_image_is_mounted_read_only() -> None:

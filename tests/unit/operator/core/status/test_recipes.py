@@ -15,7 +15,7 @@ from tests.unit.operator.core.states import serving, state_of
 
 HIT, SEEDING, SEEDED, MISS = RecipeOutcome
 NOTHING = "/recipes has no recipes yet."
-SHARED = inference(recipeCache={"enabled": True})
+SHARED = inference(recipeCache={})
 
 
 def report_of(outcome: RecipeOutcome, reason: str | None = None) -> WarmupReport:
@@ -68,7 +68,7 @@ def test_unusable_recipe_cache_is_reported_as_without_effect() -> None:
     pods = [serving(said=report_of(MISS, "The volume cannot lock files."))]
     verdict = judge_settings_effective(state_of(pods, inference=SHARED))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
-    assert verdict.message == "spec.recipeCache.enabled has no effect: The volume cannot lock files."
+    assert verdict.message == "spec.recipeCache has no effect: The volume cannot lock files."
 
 
 @pytest.mark.parametrize("outcome", [HIT, SEEDED, SEEDING])

@@ -8,7 +8,7 @@ from typing import Any
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId, mark_name
-from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.sim.engine import SimEngine
@@ -27,14 +27,11 @@ class Site:
         self.kept_revisions = folder / "kept.json"
         self.shared.mkdir()
 
-    def config(
-        self, pod: str, limit: int = 10**9, seed: str | None = None, store: RecipeStore | None = None, **parts: Any
-    ) -> RuntimeConfig:
+    def config(self, pod: str, limit: int = 10**9, seed: str | None = None, **parts: Any) -> RuntimeConfig:
         """Return the configuration of a runtime that compiles to the disk of `pod`."""
         shared = SharedRecipes(
             path=str(self.shared),
             seed=seed,
-            store=store,
             limit_bytes=limit,
             max_age_seconds=86_400,
             kept_revisions=str(self.kept_revisions),
