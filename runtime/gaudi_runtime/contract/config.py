@@ -213,12 +213,6 @@ class ServingConfig(WireModel):
     max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         256, description="Sequences that may wait for a place in a batch; one more is answered with 429."
     )
-    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
-        None, description="Connections of the model port; when left out four for each request that it may hold."
-    )
-    allow_media_options: bool | None = Field(
-        None, description="Whether a request may bring options of media: media_io_kwargs and mm_processor_kwargs."
-    )
     tls_folder: Annotated[str, Field(max_length=1024)] | None = Field(
         None, description="Folder with tls.crt and tls.key; without it the model port speaks plain HTTP."
     )

@@ -303,7 +303,7 @@ Connections = set[Any]
 
 def connection_limit(config: RuntimeConfig) -> int:
     """Return the most connections of the model port: one for each possible request, and many idle ones."""
-    return config.serving.max_connections or max(LEAST_CONNECTIONS, 4 * config.places)
+    return max(LEAST_CONNECTIONS, 4 * config.places)
 
 
 def make_room(connections: Connections, max_connections: int, new_connection: Evictable) -> bool:

@@ -31,14 +31,3 @@ class Server(ApiModel):
         description="Maximum number of sequences of a pod that wait for a place in a batch. A request has a sequence"
         " for each prompt and choice. The pod answers further requests with status 429.",
     )
-    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
-        None,
-        description="Maximum number of connections to the model port of a pod. When left out: four for each request"
-        " that may run or wait, and at least 1024. At the limit, a new connection closes the connection that has been"
-        " idle longest.",
-    )
-    allow_media_options: bool | None = Field(
-        None,
-        description="Whether requests may set media_io_kwargs and mm_processor_kwargs. These options lift the limits"
-        " on frames and pixels. When left out, such requests are rejected. Only with the vllm engine.",
-    )

@@ -76,8 +76,6 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         warmup=_warmup_config(spec.warmup),
         serving=ServingConfig(
             max_queued_requests=spec.server.max_queued_requests,
-            max_connections=spec.server.max_connections,
-            allow_media_options=spec.server.allow_media_options,
             tls_folder=TLS_PATH if spec.server.tls_secret_name else None,
             drain_seconds=spec.pod.drain_seconds,
             stall_timeout_seconds=spec.warmup.stall_timeout_seconds,

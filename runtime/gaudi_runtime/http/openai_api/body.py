@@ -55,19 +55,14 @@ STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
 def check_body(
-    path: str,
-    body: bytes,
-    *,
-    media_options: bool = False,
-    max_pixels: int = 0,
-    ignored_fields: Mapping[str, object] = MappingProxyType({}),
+    path: str, body: bytes, *, max_pixels: int = 0, ignored_fields: Mapping[str, object] = MappingProxyType({})
 ) -> int:
     """Return the number of sequences of the JSON body.
 
-    Raises InvalidRequest if the body has more values, items, options or pixels than `path` allows, or a field that the
-    engine ignores with another value than in `ignored_fields`. `max_pixels` is the limit for all images together; 0
-    means that images are not checked. A body that is not JSON passes as one sequence,
-    because the application rejects it with its own message.
+    Raises InvalidRequest if the body has more values, items or pixels than `path` allows, one of MEDIA_OPTIONS, or a
+    field that the engine ignores with another value than in `ignored_fields`. `max_pixels` is the limit for all images
+    together; 0 means that images are not checked. A body that is not JSON passes as one sequence, because the
+    application rejects it with its own message.
     """
     if b"\0" in body:
         raise InvalidRequest("The body is not JSON in UTF-8.")  # the checks below would find nothing in UTF-16
@@ -81,8 +76,7 @@ def check_body(
         return 1
     _check_value_count(document, token_field)
     if isinstance(document, dict):
-        if not media_options:
-            _refuse_media_options(document)
+        _refuse_media_options(document)
         _refuse_ignored_fields(document, ignored_fields)
         if path == RESPONSES:
             _check_items(document.get("input"))
@@ -167,9 +161,9 @@ def _check_items(items: Any) -> None:
 class BodyMiddleware:
     """ASGI middleware that reads the whole body of a POST, checks it, and reserves a place for each of its sequences.
 
-    The body is forwarded as one message. `track_request` is entered while the request has places. `media_options`
-    allows MEDIA_OPTIONS in requests. `max_pixels` limits the images of one request; 0 means no images. `ignored_fields`
-    are the fields that the engine does not apply, each with the value that changes nothing.
+    The body is forwarded as one message. `track_request` is entered while the request has places. `max_pixels` limits
+    the images of one request; 0 means no images. `ignored_fields` are the fields that the engine does not apply, each
+    with the value that changes nothing.
     """
 
     def __init__(
@@ -178,15 +172,12 @@ class BodyMiddleware:
         admission: Admission,
         track_request: Callable[[], AbstractContextManager[None]],
         *,
-        media_options: bool = False,
         max_pixels: int = 0,
         ignored_fields: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self._app, self._admission, self._track_request = app, admission, track_request
         self._reader = BodyReader()
-        self._check = partial(
-            check_body, media_options=media_options, max_pixels=max_pixels, ignored_fields=ignored_fields
-        )
+        self._check = partial(check_body, max_pixels=max_pixels, ignored_fields=ignored_fields)
         self._inline_bytes = 0 if max_pixels else LARGE_BYTES
         # One thread bounds the memory of the checks: Pillow may inflate 64 MiB of text of an image.
         self._thread = ThreadPoolExecutor(1, "body-check")

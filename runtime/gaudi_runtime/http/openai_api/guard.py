@@ -107,7 +107,6 @@ def add_guard(
         app,
         Admission(config.places),
         metrics.track_request,
-        media_options=bool(config.serving.allow_media_options),
         max_pixels=max_pixels,
         ignored_fields=ignored_fields,
     )

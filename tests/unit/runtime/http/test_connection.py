@@ -267,7 +267,7 @@ async def test_new_connection_is_refused_while_a_request_runs() -> None:
 
 @pytest.mark.parametrize(
     ("requested", "places", "connections"),
-    [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024), ({"max_connections": 64}, 9, 64)],
+    [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024)],
 )
 def test_connection_limit_is_derived_from_sequences_and_queue(
     requested: dict[str, int], places: int, connections: int

@@ -158,11 +158,6 @@ def test_certificate_folder_is_set_only_with_a_certificate() -> None:
     assert config(server={"tlsSecretName": "chat-tls"}).serving.tls_folder == "/etc/gaudi-tls"
 
 
-def test_connection_limit_is_set_only_if_given() -> None:
-    assert config().serving.max_connections is None
-    assert config(server={"maxConnections": 200}).serving.max_connections == 200
-
-
 @pytest.mark.parametrize(
     ("overrides", "splits"),
     [
