@@ -17,7 +17,7 @@ from gaudi_operator.api.base import AbsolutePath, NamespaceName, ObjectName
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Controller
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import NetworkClient
-from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 
 PREFIX = "GAUDI_OPERATOR_"
@@ -97,10 +97,10 @@ class Settings(BaseSettings):
         " namespace.",
     )
     # NoDecode: the chart writes an empty text if there is no collector.
-    tracing: Annotated[Tracing | None, NoDecode] = Field(
+    tracing: Annotated[TraceReceiver | None, NoDecode] = Field(
         None,
-        description="Receiver of traces from pods of models, as JSON with the fields of `spec.tracing`. Applies to"
-        " resources without `spec.tracing`. Existing revisions do not change.",
+        description="Receiver of traces from pods of models, as JSON with the fields of `defaults.tracing` of a class."
+        " Applies to resources whose class has no receiver. Existing revisions do not change.",
     )
     lease_name: str = Field("gaudi-operator", description="Name of the Lease that elects the leader.")
     lease_duration_seconds: Seconds = Field(

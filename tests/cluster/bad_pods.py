@@ -65,9 +65,7 @@ def over_limit(name: str, request: str | int, limit: str) -> tuple[Bad, ...]:
 SECRET, CONFIG_MAP = {"name": "s", "key": "k"}, {"name": "c", "key": "k"}
 
 PLATFORM_PODS = (
-    Bad("user_with_user_from_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
     Bad("root_group", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
-    Bad("unsupported_capability", 'Unsupported value: "SYS_ADMIN"', pod(capabilities=["SYS_ADMIN"])),
     *over_limit("cpu", 4, "3500m"),
     *over_limit("memory", "2Gi", "2G"),
     *over_limit("ephemeral-storage", "1025Mi", "1Gi"),

@@ -84,7 +84,6 @@ EVERYTHING: Object = {
         "imagePullSecrets": [{"name": "pull"}],
         "resources": {"requests": {"cpu": 2, "memory": "2Gi"}, "limits": {"memory": "4Gi", "ephemeral-storage": "9Gi"}},
         "sharedMemorySize": "1Gi",
-        "cacheSize": "4Gi",
         "runAsUser": 1000,
         "drainSeconds": 10,
     },

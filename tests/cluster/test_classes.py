@@ -38,9 +38,28 @@ def test_documented_class_is_stored_unchanged(objects: Objects, namespace: str, 
     assert example["spec"]["limits"].items() <= kept["spec"]["limits"].items()
 
 
-def test_class_with_a_wrong_limit_is_refused(objects: Objects, namespace: str) -> None:
-    spec = {"limits": {"extraArguments": ["seed"]}}
-    with pytest.raises(Refused, match=r"spec\.limits\.extraArguments"):
+BAD_CLASSES: dict[str, tuple[Object, str]] = {
+    "argument without dashes": ({"limits": {"extraArguments": ["seed"]}}, r"spec\.limits\.extraArguments"),
+    "capability": ({"defaults": {"capabilities": ["SYS_ADMIN"]}}, 'Unsupported value: "SYS_ADMIN"'),
+    "collector without scheme": (
+        {"defaults": {"tracing": {"endpoint": "collector:4317"}}},
+        "must start with https:// or http://",
+    ),
+    "collector with a password": (
+        {"defaults": {"tracing": {"endpoint": "https://me:word@collector.example:4318"}}},
+        "must not contain a password or a key",
+    ),
+    "collector with a key": (
+        {"defaults": {"tracing": {"endpoint": "https://collector.example:4318/v1/traces?api-key=word"}}},
+        "must not contain a password or a key",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CLASSES)
+def test_wrong_class_is_refused(objects: Objects, namespace: str, case: str) -> None:
+    spec, reason = BAD_CLASSES[case]
+    with pytest.raises(Refused, match=reason):
         objects.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": namespace}, "spec": spec})
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gaudi_operator.core.children.workloads import leader_worker_set, replica_set
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.desired_revision import desired_revision
@@ -19,11 +20,12 @@ from localcluster.programs import build
 from tests.cluster.conftest import USER, NewOperator
 from tests.cluster.objects import Objects
 from tests.cluster.refusals import Row, check, refused_write
-from tests.cluster.test_platform_pods import ENV, POD
+from tests.cluster.test_platform_pods import ENV, OF_A_CLASS, POD
 from tests.cluster.test_releases import RELEASES, recorded
 from tests.support.builders import copied, gaudi_inference
 from tests.support.examples import completed, fragments, manifests
 from tests.support.kube_api import KubeApi, Object, until
+from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
 from tests.unit.operator.core.resources import CARD, DEFAULTS
 
@@ -71,12 +73,14 @@ def foreign_manifest(namespace: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger", "namespace": namespace}}
 
 
-def workload(namespace: str, manifest: Object | None = None, **spec: Any) -> Object:
+def workload(
+    namespace: str, manifest: Object | None = None, defaults: InstallationDefaults = DEFAULTS, **spec: Any
+) -> Object:
     """Return the workload that the operator writes for `manifest`, or for a small resource with `spec`."""
     resource = manifest or gaudi_inference("tiny", **spec)
     metadata = {**resource["metadata"], "namespace": namespace, "uid": "u", "generation": 1}
     inference = read_inference({**resource, "metadata": metadata})
-    revision = desired_revision(inference, (), DEFAULTS)
+    revision = desired_revision(inference, (), defaults)
     if revision.group:
         return leader_worker_set(inference.identity, revision, 1, {})
     return replica_set(inference.identity, revision.name, revision.template, 1, {})
@@ -84,7 +88,6 @@ def workload(namespace: str, manifest: Object | None = None, **spec: Any) -> Obj
 
 RENDERED: dict[str, Object] = {
     "all that platforms ask for": {"pod": POD, "engine": {"env": ENV}},
-    "a user of the cluster": {"pod": {"userFromCluster": True}},
     "a folder of the node": {"model": HOST, "pod": {"supplementalGroups": [3000]}},
     "a group of pods": GROUP,
     "a group of pods with a sidecar": {**GROUP, "pod": {"sidecars": [SIDE]}},
@@ -98,6 +101,11 @@ RENDERED: dict[str, Object] = {
 @pytest.mark.parametrize("case", RENDERED)
 async def test_every_rendered_pod_is_accepted(api: KubeApi, applied: Applied, case: str) -> None:
     assert await applied(workload(api.namespace, **RENDERED[case])) is None
+
+
+@pytest.mark.parametrize("case", OF_A_CLASS)
+async def test_pod_with_settings_of_a_class_is_accepted(api: KubeApi, applied: Applied, case: str) -> None:
+    assert await applied(workload(api.namespace, defaults=class_settings(**OF_A_CLASS[case]))) is None
 
 
 async def test_every_example_and_page_is_accepted(api: KubeApi, applied: Applied) -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.names import NAME_LABEL
+from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects
 from tests.cluster.pods import all_running, only_child, ready
 from tests.support.builders import Object, gaudi_inference, merged
@@ -109,11 +110,14 @@ POD: Object = {
         "requests": {"cpu": "1", "memory": "1Gi"},
         "limits": {"cpu": "2000m", "memory": "2Gi", "ephemeral-storage": "10Gi"},
     },
-    "cacheSize": "5Gi",
-    "tmpSize": "1Gi",
     "supplementalGroups": [3000],
-    "capabilities": ["SYS_NICE"],
 }
+OF_A_CLASS: dict[str, Object] = {
+    "a user of the cluster": {"userFromCluster": True},
+    "SYS_NICE": {"capabilities": ["SYS_NICE"]},
+    "sizes of folders": {"cacheSize": "5Gi", "tmpSize": "1Gi"},
+}
+"""Defaults of a class that have no field in the spec."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -144,9 +148,10 @@ async def test_stored_template_has_no_drifted_field(api: KubeApi, operator: Oper
 
 
 async def test_pod_with_a_user_from_the_cluster_is_accepted(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
-    await api.create(gaudi_inference("tiny", pod={"userFromCluster": True}))
+    name = new_class(defaults={"userFromCluster": True})
+    await api.create(gaudi_inference("tiny", className=name))
     await until(partial(all_running, api, kubelet, 1), "a pod")
     pod = await only_child(api, "Pod")
     assert pod is not None

@@ -9,29 +9,29 @@ from uuid import uuid4
 
 import pytest
 
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.resource import read_inference
 from localcluster import ControlPlane
 from tests.cluster.objects import Objects, Refused
-from tests.cluster.test_platform_pods import ENV, POD
+from tests.cluster.test_platform_pods import ENV, OF_A_CLASS, POD
 from tests.support.builders import Object, gaudi_inference
+from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.resources import DEFAULTS
 
 LEVELS = ("restricted", "baseline", "privileged")
-PLAIN = {name: value for name, value in POD.items() if name != "capabilities"}
 HOST = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "least": ({}, "restricted"),
-    "all that platforms ask for": ({"pod": PLAIN, "engine": {"env": ENV}}, "restricted"),
-    "a user of the cluster's": ({"pod": {"userFromCluster": True}}, "restricted"),
+    "all that platforms ask for": ({"pod": POD, "engine": {"env": ENV}}, "restricted"),
     "a model of a hub": (
         {"model": {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}},
         "restricted",
     ),
     "shared recipes": ({"recipeCache": {}}, "restricted"),
-    "SYS_NICE": ({"pod": {"capabilities": ["SYS_NICE"]}}, "privileged"),
     "a folder of the node": ({"model": HOST}, "privileged"),
 }
+OF_A_CLASS_LEVELS = {"a user of the cluster": "restricted", "SYS_NICE": "privileged", "sizes of folders": "restricted"}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,10 @@ def namespaces(control_plane: ControlPlane, objects: Objects) -> dict[str, str]:
     return names
 
 
-def pod_of(spec: dict[str, Any]) -> Object:
+def pod_of(spec: dict[str, Any], defaults: InstallationDefaults = DEFAULTS) -> Object:
     """Return a pod as a ReplicaSet would create it from the spec."""
     inference = read_inference({**gaudi_inference("tiny", **spec), "metadata": {**_METADATA}})
-    template = pod_template(inference, "r1", "p" * 64, "tiny-config", DEFAULTS)
+    template = pod_template(inference, "r1", "p" * 64, "tiny-config", defaults)
     metadata = {**template["metadata"], "generateName": "tiny-"}
     # Use the default service account of the namespace. In this test, no operator runs that could create the service
     # account of the resource.
@@ -72,7 +72,20 @@ def test_pod_is_admitted_at_the_documented_level(
     objects: Objects, namespaces: dict[str, str], case: str, level: str
 ) -> None:
     spec, least = CASES[case]
-    pod = pod_of(spec)
+    check_level(objects, namespaces, pod_of(spec), least, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("case", OF_A_CLASS)
+def test_pod_of_a_class_is_admitted_at_the_documented_level(
+    objects: Objects, namespaces: dict[str, str], case: str, level: str
+) -> None:
+    pod = pod_of({}, class_settings(**OF_A_CLASS[case]))
+    check_level(objects, namespaces, pod, OF_A_CLASS_LEVELS[case], level)
+
+
+def check_level(objects: Objects, namespaces: dict[str, str], pod: Object, least: str, level: str) -> None:
+    """Assert that a namespace of `level` admits the pod only if the level is `least` or a weaker one."""
     if LEVELS.index(level) >= LEVELS.index(least):
         objects.create(pod, namespaces[level])
         return

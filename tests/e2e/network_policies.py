@@ -11,11 +11,10 @@ import yaml
 from demo import install
 from demo.install import OPERATOR_NAMESPACE, Installation
 from demo.resource import Resource
-from gaudi_operator.api.v1alpha1.inference_class import KIND
-from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_runtime.contract.config import ServingConfig
 from localcluster.errors import LocalClusterError
 from localcluster.node.node import Node
+from tests.e2e.classes import new_class
 from tests.e2e.pods import Pods
 from tests.e2e.specs import SIMULATED
 
@@ -130,12 +129,8 @@ def places(installed: Installation, namespace: str, monitoring_namespace: str) -
 @pytest.fixture(scope="module")
 def open_class(installed: Installation) -> Iterator[str]:
     """A class whose models may allow clients from every namespace."""
-    name = f"open-{uuid4().hex[:8]}"
-    spec = {"limits": {"allowAllClients": True}}
-    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
-    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
-    yield name
-    installed.kubectl("delete", KIND, name)
+    with new_class(installed, limits={"allowAllClients": True}) as name:
+        yield name
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 
 from demo.install import Installation
 from demo.resource import Resource
+from tests.e2e.classes import new_class
 from tests.e2e.forwarding import port_forward
 from tests.e2e.host_address import host_address
 from tests.e2e.many_clients import cold_batches_of_many_clients
@@ -27,9 +28,16 @@ def receiver(installed: Installation) -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], receiver: Receiver) -> str:
+def traced_class(installed: Installation, receiver: Receiver) -> Iterator[str]:
+    """A class whose models send traces to the receiver."""
+    with new_class(installed, defaults={"tracing": {"endpoint": receiver.url}}) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], traced_class: str) -> str:
     """The name of a Ready GaudiInference."""
-    apply(NAME, tracing={"endpoint": receiver.url})
+    apply(NAME, className=traced_class)
     wait_ready(NAME)
     return NAME
 

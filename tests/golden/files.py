@@ -11,6 +11,7 @@ from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.cluster.record_release import FOLDER as RELEASES
 from tests.cluster.record_release import NAMESPACE
 from tests.cluster.test_operator_pods import RENDERED
+from tests.cluster.test_platform_pods import OF_A_CLASS
 from tests.cluster.test_pod_security import CASES
 from tests.golden.children import (
     NAME,
@@ -105,7 +106,7 @@ def _plans() -> str:
 
 
 def _classes() -> str:
-    """Return specs with limits of a class, beyond and within."""
+    """Return specs with limits of a class, beyond and within, and settings that only a class has."""
     base, before = _of(stored(_TINY)), serving()
 
     def judged(spec: Mapping[str, Any], limits: Mapping[str, Any] | None) -> list[str]:
@@ -121,7 +122,13 @@ def _classes() -> str:
     for limit, value, spec, _ in NEEDS_PERMISSION:
         cases[f"without a class: {json.dumps(spec)}"] = spec, None
         cases[f"permitted by {json.dumps({limit: value})}: {json.dumps(spec)}"] = spec, {limit: value}
-    return _file("tiny.yaml", ((case, judged(*each)) for case, each in cases.items()))
+    found = {case: judged(*each) for case, each in cases.items()}
+    for defaults in OF_A_CLASS.values():
+        classes = (gaudi_class(defaults=defaults),)
+        found[f"defaults {json.dumps(defaults)}"] = outcome(
+            _manifest({"className": "gold"}), base, before, classes=classes
+        )
+    return _file("tiny.yaml", found.items())
 
 
 def _release(release: str) -> str:

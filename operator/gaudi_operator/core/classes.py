@@ -174,29 +174,49 @@ def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str
 
 @dataclass(frozen=True)
 class FilledInference:
-    """A resource with the defaults of its class. `values` maps the path of each filled field to its JSON value."""
+    """A resource and the defaults of the installation, both with the values of the class.
+
+    `values` maps the path of each value below the spec, or its name in the class if the spec has no such field, to the
+    JSON value.
+    """
 
     inference: Inference
+    defaults: InstallationDefaults
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fill_class_defaults(inference: Inference, platform: ResolvedClass) -> FilledInference:
-    """Return the resource with the defaults of its class."""
+def fill_class_defaults(
+    inference: Inference, platform: ResolvedClass, defaults: InstallationDefaults
+) -> FilledInference:
+    """Return the resource and the defaults of the installation with the values of the class."""
     if platform.spec is None:
-        return FilledInference(inference)
-    spec, values = inference.spec, dict(_default_values(inference.spec, platform.spec.defaults))
+        return FilledInference(inference, defaults)
+    class_defaults = platform.spec.defaults
+    spec, values = inference.spec, dict(_default_values(inference.spec, class_defaults))
     for path, value in values.items():
         spec = _replace_field(spec, tuple(path.split(".")), value)
+    settings = _settings_without_field(inference.spec, class_defaults)
     json_values = {
-        ".".join(_manifest_names(spec, *path.split("."))): _to_json_value(value) for path, value in values.items()
+        **{".".join(_manifest_names(spec, *path.split("."))): value for path, value in values.items()},
+        **{next(_manifest_names(class_defaults, name)): value for name, value in settings.items()},
     }
-    return FilledInference(replace(inference, spec=spec), json_values)
+    return FilledInference(
+        replace(inference, spec=spec),
+        replace(defaults, **settings),
+        {path: _to_json_value(value) for path, value in json_values.items()},
+    )
+
+
+def _settings_without_field(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> dict[str, Any]:
+    """Return the settings of the class that the spec has no field for, by their Python names."""
+    has_user = spec.pod.run_as_user != DEFAULT_USER or defaults.run_as_user is not None
+    names = ("tracing", "capabilities", "cache_size", "tmp_size", *(() if has_user else ("user_from_cluster",)))
+    return {name: value for name in names if (value := getattr(defaults, name))}
 
 
 def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
     """Return the class defaults for omitted fields of the spec, as (path below spec in Python names, value)."""
     pod = spec.pod
-    has_own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
     has_cards = not runs_on_cpu(spec.accelerator)
     candidates: list[tuple[str, Any, bool]] = [
         ("server.image", getattr(defaults.images, spec.accelerator.generation.value), spec.server.image is None),
@@ -212,11 +232,7 @@ def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[t
         ("accelerator.hugepages", defaults.hugepages, has_cards and spec.accelerator.hugepages is None),
         *_resource_defaults(pod.resources, defaults.resources),
         ("pod.shared_memory_size", defaults.shared_memory_size, pod.shared_memory_size is None),
-        ("pod.cache_size", defaults.cache_size, pod.cache_size is None),
-        ("pod.tmp_size", defaults.tmp_size, pod.tmp_size is None),
-        ("pod.run_as_user", defaults.run_as_user, not has_own_user),
-        ("pod.user_from_cluster", defaults.user_from_cluster, not has_own_user and defaults.run_as_user is None),
-        ("tracing", defaults.tracing, spec.tracing is None),
+        ("pod.run_as_user", defaults.run_as_user, pod.run_as_user == DEFAULT_USER),
     ]
     return [(path, value) for path, value, left_out in candidates if left_out and value]
 

@@ -203,11 +203,11 @@ def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) ->
         return state.platform.problem, None
     if limit_violation := first_limit_violation(inference.spec, state.platform):
         return limit_violation, None
-    filled = fill_class_defaults(inference, state.platform)
+    filled = fill_class_defaults(inference, state.platform, defaults)
     if violation := first_violation(filled.inference, defaults) or check_groups_served(inference, state.observed):
         return _add_start_time(violation, state.previous_status, state.deadlines), None
     applied_defaults = AppliedClassDefaults(state.platform.name, filled.values) if state.platform.name else None
-    desired = desired_revision(inference, state.stored, defaults, filled.inference, applied_defaults)
+    desired = desired_revision(inference, state.stored, filled.defaults, filled.inference, applied_defaults)
     if desired.name in {revision.name for revision in state.stored}:
         violation = state.forbidden.get(desired.name)
     else:

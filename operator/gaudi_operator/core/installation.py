@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
+from gaudi_operator.api.base import Quantity
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Capability
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import NetworkClient
-from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,10 @@ class AllowedHostPath:
 
 @dataclass(frozen=True)
 class InstallationDefaults:
-    """The installation's defaults for omitted fields of a spec, and its limits."""
+    """The installation's defaults for omitted fields of a spec, and its limits.
+
+    For one resource, the class replaces `tracing` and sets the fields after it (core/classes.py).
+    """
 
     runtime_image: str
     hpu_image: str
@@ -34,9 +38,13 @@ class InstallationDefaults:
     operator_namespace: str = "gaudi-system"
     monitoring_from: tuple[NetworkClient, ...] = ()
     gateways_from: tuple[NetworkClient, ...] = ()
-    tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER
     require_class: bool = False
+    tracing: TraceReceiver | None = None
+    user_from_cluster: bool = False
+    capabilities: tuple[Capability, ...] = ()
+    cache_size: Quantity | None = None
+    tmp_size: Quantity | None = None
 
     def __hash__(self) -> int:
         """Return a hash of the fields that are hashable. The other fields may contain dictionaries."""

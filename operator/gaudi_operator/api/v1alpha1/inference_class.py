@@ -14,7 +14,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
 from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
-from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 
 KIND = "GaudiInferenceClass"
 PLURAL = "gaudiinferenceclasses"
@@ -35,8 +35,17 @@ class DefaultImages(ApiModel):
     none: ImageReference | None = Field(None, description="Image for accelerator.generation none, the CPU.")
 
 
+class Capability(StrEnum):
+    """Linux capability that a class may give the runtime container."""
+
+    SYS_NICE = "SYS_NICE"
+
+
 class ClassDefaults(ApiModel):
-    """Values for fields that a resource does not set. A new revision contains these values."""
+    """Values for fields that a resource does not set, and settings of pods that only a class has.
+
+    A new revision contains these values.
+    """
 
     images: DefaultImages = Field(DefaultImages(), description="Default of spec.server.image.")
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
@@ -61,8 +70,17 @@ class ClassDefaults(ApiModel):
         " is set.",
     )
     shared_memory_size: Quantity | None = Field(None, description="Default of spec.pod.sharedMemorySize.")
-    cache_size: Quantity | None = Field(None, description="Default of spec.pod.cacheSize.")
-    tmp_size: Quantity | None = Field(None, description="Default of spec.pod.tmpSize.")
+    cache_size: Quantity | None = Field(
+        None,
+        description="Maximum size of /cache on the disk of the node. When left out, the ephemeral-storage limit"
+        " applies. /cache contains compiled code of the engine and caches of libraries. A pod that writes more is"
+        " evicted.",
+    )
+    tmp_size: Quantity | None = Field(
+        None,
+        description="Maximum size of /tmp on the disk of the node. When left out, the ephemeral-storage limit"
+        " applies. /tmp contains temporary files and logs of the Gaudi software. A pod that writes more is evicted.",
+    )
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = Field(
         None,
         description="Default of spec.pod.runAsUser. Also replaces an explicit 65532, which is the default of that"
@@ -70,10 +88,18 @@ class ClassDefaults(ApiModel):
     )
     user_from_cluster: bool = Field(
         False,
-        description="Whether the cluster assigns the user of the pods, as OpenShift does. Applies to resources that"
-        " set neither spec.pod.runAsUser nor spec.pod.userFromCluster.",
+        description="Whether the cluster assigns the user and the groups of pods, as OpenShift does. If true, pods"
+        " have no runAsUser, runAsGroup and fsGroup, and still must not run as root. Applies to resources without"
+        " spec.pod.runAsUser if runAsUser of the class is not set.",
     )
-    tracing: Tracing | None = Field(None, description="Default of spec.tracing.")
+    capabilities: Annotated[tuple[Capability, ...], Field(max_length=1)] = Field(
+        (),
+        description="Linux capabilities of the runtime container. When left out: none. SYS_NICE allows the container"
+        " to bind memory to NUMA nodes. The Pod Security levels baseline and restricted reject SYS_NICE.",
+    )
+    tracing: TraceReceiver | None = Field(
+        None, description="Receiver of traces. When left out: the receiver of the installation."
+    )
 
 
 class SourceKind(StrEnum):

@@ -172,8 +172,7 @@ class GaudiInferenceSpec(ApiModel):
     )
     tracing: Tracing | None = Field(
         None,
-        description="Receiver of OpenTelemetry traces from the pods. When left out: the setting of the class or of"
-        " the installation. A change creates a revision, which replaces the pods.",
+        description="OpenTelemetry traces of requests. A change creates a revision, which replaces the pods.",
     )
     pod: Pod = Field(
         Pod(),

@@ -1,4 +1,4 @@
-"""spec.tracing: the OTLP receiver of traces, such as an OpenTelemetry collector (docs/how-to/monitoring.md)."""
+"""spec.tracing, and the OTLP receiver of traces that a class or the installation names (docs/how-to/monitoring.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -42,7 +42,17 @@ class OtlpProtocol(StrEnum):
 
 
 class Tracing(ApiModel):
-    """OpenTelemetry traces of requests and of pod starts. A start has a span for each stage and bucket."""
+    """OpenTelemetry traces of requests. Pods send traces only if the class or the installation names a receiver."""
+
+    sampling_percent: Percent | None = Field(
+        None,
+        description="Share of requests that are traced, in percent, unless the caller has decided. When left out: the"
+        " share of the class or of the installation. Every start is traced.",
+    )
+
+
+class TraceReceiver(ApiModel):
+    """OTLP receiver of traces of requests and of pod starts. A start has a span for each stage and bucket."""
 
     endpoint: OtlpAddress = Field(
         description="Address of an OTLP receiver, such as http://otel-collector.monitoring:4317. For HTTP, /v1/traces"
@@ -51,11 +61,7 @@ class Tracing(ApiModel):
     protocol: OtlpProtocol | None = Field(
         None, description="Protocol of OTLP. When left out: grpc for port 4317, http/protobuf for every other port."
     )
-    sampling_percent: Percent = Field(
-        100,
-        description="Share of requests that are traced, in percent, unless the caller has decided. Every start is"
-        " traced.",
-    )
+    sampling_percent: Percent = Field(100, description="Default of spec.tracing.samplingPercent.")
 
     @property
     def collector(self) -> Collector:

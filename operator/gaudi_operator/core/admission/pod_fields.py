@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from re import fullmatch
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.pods.pod import Capability
+from gaudi_operator.api.v1alpha1.inference_class import Capability
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.text_formats import parse_int32
 

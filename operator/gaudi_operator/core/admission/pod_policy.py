@@ -117,7 +117,7 @@ _FIXED = (
 
 def _group_fault(security: PodSecurityContext, allowed_groups: set[int]) -> str | None:
     if security.run_as_group is None:
-        return "userFromCluster is not allowed"
+        return "userFromCluster of the class is not allowed"
     for group in (security.run_as_group, security.fs_group):
         if group is not None and group not in allowed_groups:
             return f"group {group} is not allowed"

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
+from gaudi_operator.api.v1alpha1.inference_class import Capability
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
-from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod
+from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.api.v1alpha1.tracing import TraceReceiver, Tracing
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
@@ -21,7 +22,7 @@ from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.model_files import hub_repositories, hub_tokens
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, runtime_volume_mounts, user_volume_mount
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (
     API_KEY_VARIABLE,
@@ -67,7 +68,7 @@ def runtime_container(inference: Inference, defaults: InstallationDefaults) -> O
         "livenessProbe": _probe(LIVEZ_PATH, period_seconds=10, failure_threshold=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": runtime_volume_mounts(spec),
-        "securityContext": _security_context(*spec.pod.capabilities),
+        "securityContext": _security_context(*defaults.capabilities),
         # If native code crashes, the container writes no termination message. The kubelet then uses the last log lines
         # as the message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -139,7 +140,7 @@ def environment_variables(inference: Inference, defaults: InstallationDefaults) 
             **variables,
             **_secret_variables(inference.spec),
             **({REVISION_VARIABLE: _REVISION_VARIABLE} if inference.spec.recipe_cache else {}),
-            **_tracing_variables(inference.identity, inference.spec.tracing or defaults.tracing),
+            **_tracing_variables(inference, defaults.tracing),
             **{variable.name: _dump_variable(variable) for variable in inference.spec.engine.env},
         }.values()
     )
@@ -223,20 +224,22 @@ _REVISION_VARIABLE: Object = {
 """The variable with the name of the revision, which the container reads from the label of its pod."""
 
 
-def _tracing_variables(owner: Identity, tracing: Tracing | None) -> dict[str, Object]:
-    """Return OpenTelemetry variables, which the runtime and vLLM read, or no variables if tracing is off.
+def _tracing_variables(inference: Inference, receiver: TraceReceiver | None) -> dict[str, Object]:
+    """Return OpenTelemetry variables, which the runtime and vLLM read, or no variables without a receiver.
 
     The order of the variables matters, because later variables refer to earlier variables.
     """
-    if tracing is None:
+    if receiver is None:
         return {}
+    owner, tracing = inference.identity, inference.spec.tracing or Tracing()
+    percent = receiver.sampling_percent if tracing.sampling_percent is None else tracing.sampling_percent
     service_attributes = f"service.namespace={owner.namespace},service.version=$({REVISION_VARIABLE})"
     pod_attributes = f"k8s.namespace.name={owner.namespace},k8s.pod.name=$({POD_VARIABLE})"
     values = {
-        ENDPOINT_VARIABLE: tracing.collector.endpoint,
-        PROTOCOL_VARIABLE: tracing.collector.protocol,
+        ENDPOINT_VARIABLE: receiver.collector.endpoint,
+        PROTOCOL_VARIABLE: receiver.collector.protocol,
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-        "OTEL_TRACES_SAMPLER_ARG": f"{tracing.sampling_percent / 100:g}",
+        "OTEL_TRACES_SAMPLER_ARG": f"{percent / 100:g}",
         "OTEL_SERVICE_NAME": owner.name,
         "OTEL_RESOURCE_ATTRIBUTES": f"{service_attributes},{pod_attributes}",
     }

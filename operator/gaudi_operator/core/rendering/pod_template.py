@@ -30,11 +30,11 @@ def pod_template(
         },
         "spec": {
             "containers": [runtime_container(inference, defaults)],
-            "volumes": pod_volumes(inference, config_map),
+            "volumes": pod_volumes(inference, config_map, defaults),
             # The kubelet reports the pod as ready only if this condition is True. Only the operator sets the condition.
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
-            "securityContext": _pod_security_context(inference.spec),
+            "securityContext": _pod_security_context(inference.spec, defaults),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
             # Service links add environment variables for each Service of the namespace. With thousands of Services, the
@@ -62,14 +62,15 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
     }
 
 
-def _pod_security_context(spec: GaudiInferenceSpec) -> Object:
+def _pod_security_context(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Object:
     """Return the security context of the pod. User and groups are left out if the cluster assigns them (OpenShift)."""
-    user, pod = spec.pod.run_as_user, spec.pod
+    pod = spec.pod
+    user = {} if defaults.user_from_cluster else {"runAsUser": pod.run_as_user, "runAsGroup": _group_id(spec)}
     return {
         "runAsNonRoot": True,
-        **({} if pod.user_from_cluster else {"runAsUser": user, "runAsGroup": _group_id(spec)}),
+        **user,
         "seccompProfile": {"type": "RuntimeDefault"},
-        **_fs_group_settings(spec),
+        **_fs_group_settings(spec, defaults),
         **({"supplementalGroups": list(pod.supplemental_groups)} if pod.supplemental_groups else {}),
     }
 
@@ -80,7 +81,7 @@ def _group_id(spec: GaudiInferenceSpec) -> int:
     return DEFAULT_USER if any(source.host_path for source in sources) else spec.pod.run_as_user
 
 
-def _fs_group_settings(spec: GaudiInferenceSpec) -> Object:
+def _fs_group_settings(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Object:
     """Return the fsGroup settings of the pod.
 
     New volumes belong to root, so Kubernetes changes their group. Volumes that already have the right group are not
@@ -91,7 +92,7 @@ def _fs_group_settings(spec: GaudiInferenceSpec) -> Object:
         return {}
     # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.
     change_policy = {"fsGroupChangePolicy": "OnRootMismatch"}
-    return change_policy if spec.pod.user_from_cluster else {"fsGroup": _group_id(spec), **change_policy}
+    return change_policy if defaults.user_from_cluster else {"fsGroup": _group_id(spec), **change_policy}
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:

@@ -7,6 +7,7 @@ from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, Oc
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.model_files import adapter_mount_path, hub_repositories
 from gaudi_operator.core.rendering.recipe_pvc import recipe_pvc_name
@@ -26,7 +27,7 @@ TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 
-def pod_volumes(inference: Inference, config_map: str) -> list[Object]:
+def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDefaults) -> list[Object]:
     """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
     shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
@@ -38,8 +39,8 @@ def pod_volumes(inference: Inference, config_map: str) -> list[Object]:
         *([{"name": "fetched", **_fetched_model_source(spec.model.cache)}] if hub_repositories(spec.model) else []),
         *_certificate_volume(spec.server.tls_secret_name),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
-        {"name": "cache", "emptyDir": _empty_dir_settings(spec.pod.cache_size)},
-        {"name": "tmp", "emptyDir": _empty_dir_settings(spec.pod.tmp_size)},
+        {"name": "cache", "emptyDir": _empty_dir_settings(defaults.cache_size)},
+        {"name": "tmp", "emptyDir": _empty_dir_settings(defaults.tmp_size)},
         {"name": "shared-memory", "emptyDir": shared_memory},
         *map(dump_non_defaults, spec.pod.volumes),
     ]

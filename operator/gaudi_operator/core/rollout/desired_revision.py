@@ -27,8 +27,8 @@ def desired_revision(
 
     A stored template is used unchanged even if this operator would render it differently, because only changed inputs
     may restart pods. describe_missing_pin() reports a pinned revision that is not stored. `filled` is the resource with
-    the defaults of its class (`class_defaults`). It is used only for rendering. The inputs come from the spec without
-    these defaults.
+    the defaults of its class (`class_defaults`), which `defaults` contains too. It is used only for rendering. The
+    inputs come from the spec without these defaults.
     """
     pinned = inference.spec.rollout.revision
     # Compare the inputs, because names may differ between releases. A newer release hashes fields that an older release

@@ -39,14 +39,15 @@ def judge_class_applied(state: State) -> Verdict | None:
 def _describe_changed_defaults(state: State, revision: Revision) -> str | None:
     """Return a sentence about class defaults that a new revision would change, or None if there are none."""
     applied = revision.class_defaults
-    before, now = applied.values if applied else {}, fill_class_defaults(state.inference, state.platform).values
+    before = applied.values if applied else {}
+    now = fill_class_defaults(state.inference, state.platform, state.defaults).values
     paths = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
     if not paths:
         return None
     subject = f"Class {state.platform.name}" if state.platform.name else "The removal of the class"
     identity = state.inference.identity
     return (
-        f"{subject} would now change {', '.join(f'spec.{path}' for path in paths)}, but revision {revision.name} "
+        f"{subject} would now change {', '.join(paths)}, but revision {revision.name} "
         f"keeps its values. To apply the change, run: kubectl gaudi rollout restart {identity.name} -n "
         f"{identity.namespace}"
     )

@@ -146,8 +146,6 @@ NAMES_OF_THINGS = {
     "accelerator.generation": "cards of the catalog, which has one called none",
     "engine.name": "programs",
     "engine.compileBackend": "back ends of Dynamo, as torch calls them",
-    "tracing.protocol": "protocols of OTLP, as OpenTelemetry calls them",
-    "pod.capabilities[]": "capabilities of Linux",
     "resourceFieldRef.resource": "fields of a container, as Kubernetes calls them",
     "resource.name": "resources of a container, as Kubernetes calls them",
     "containerResource.name": "resources of a container, as Kubernetes calls them",

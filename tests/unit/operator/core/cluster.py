@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
 from gaudi_operator.core.decide import decide
@@ -274,7 +274,7 @@ class _Memory:
 
 def upgraded(defaults: InstallationDefaults) -> InstallationDefaults:
     """Return the installation defaults of a newer operator: other images, and a trace collector."""
-    tracing = Tracing.model_validate({"endpoint": "http://collector:4317"})
+    tracing = TraceReceiver.model_validate({"endpoint": "http://collector:4317"})
     return replace(defaults, runtime_image="runtime:2", hpu_image="runtime-hpu:2", tracing=tracing)
 
 

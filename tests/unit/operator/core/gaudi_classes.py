@@ -6,11 +6,12 @@ from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_limits import first_limit_violation
-from gaudi_operator.core.classes import ResolvedClass
+from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
-from tests.unit.operator.core.resources import ANY_HOST_PATH, inference
+from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference
 
 
 def gaudi_class(name: str = "gold", **spec: Any) -> Object:
@@ -21,6 +22,12 @@ def gaudi_class(name: str = "gold", **spec: Any) -> Object:
         "metadata": {"name": name, "uid": f"uid-of-{name}", "resourceVersion": "1"},
         "spec": {"controller": DEFAULT_CONTROLLER, "default": False, **spec},
     }
+
+
+def class_settings(**defaults: Any) -> InstallationDefaults:
+    """Return the settings of the installation for resources of a class with these `defaults`."""
+    says = GaudiInferenceClass.model_validate(gaudi_class(defaults=defaults)).spec
+    return fill_class_defaults(inference(), ResolvedClass("gold", says), DEFAULTS).defaults
 
 
 def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
@@ -16,9 +17,11 @@ HUB_WITH_TOKEN = {
 }
 
 
-def template(given: Inference | None = None, **overrides: Any) -> dict[str, Any]:
+def template(
+    given: Inference | None = None, defaults: InstallationDefaults = DEFAULTS, **overrides: Any
+) -> dict[str, Any]:
     """Return the pod template of `given`, or of the small resource with `overrides`."""
-    return pod_template(given or inference(**overrides), "r1", "p" * 64, "tiny-config", DEFAULTS)
+    return pod_template(given or inference(**overrides), "r1", "p" * 64, "tiny-config", defaults)
 
 
 def stored(rendered: dict[str, Any]) -> Revision:

@@ -8,6 +8,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.core.classes import (
+    FilledInference,
     ResolvedClass,
     fill_class_defaults,
     needs_namespace_labels,
@@ -231,17 +232,18 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
     "cacheSize": "30Gi",
     "tmpSize": "3Gi",
     "runAsUser": 1000,
+    "capabilities": ["SYS_NICE"],
     "tracing": {"endpoint": "http://collector.test:4317"},
 }
 
 
-def filled_defaults(**spec: Any) -> dict[str, Any]:
-    says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS), **spec)
-    return dict(fill_class_defaults(inference(**spec), says).values)
+def filled(class_defaults: dict[str, Any] = DEFAULTS_OF_A_CLASS, **spec: Any) -> FilledInference:
+    says = platform(gaudi_class(default=True, defaults=class_defaults), **spec)
+    return fill_class_defaults(inference(**spec), says, DEFAULTS)
 
 
 def test_missing_fields_get_class_defaults() -> None:
-    assert filled_defaults(accelerator=CARD) == {
+    assert filled(accelerator=CARD).values == {
         "server.image": "registry.test/gaudi3:1",
         "pod.imagePullSecrets": [{"name": "pull"}],
         "server.imagePullPolicy": "Always",
@@ -253,9 +255,10 @@ def test_missing_fields_get_class_defaults() -> None:
         "pod.resources.limits.memory": "64Gi",
         "pod.resources.limits.ephemeral-storage": "90Gi",
         "pod.sharedMemorySize": "2Gi",
-        "pod.cacheSize": "30Gi",
-        "pod.tmpSize": "3Gi",
         "pod.runAsUser": 1000,
+        "cacheSize": "30Gi",
+        "tmpSize": "3Gi",
+        "capabilities": ["SYS_NICE"],
         "tracing": {"endpoint": "http://collector.test:4317", "samplingPercent": 100},
     }
 
@@ -271,43 +274,52 @@ def test_missing_fields_get_class_defaults() -> None:
         ({"pod": {"resources": {"requests": {"memory": "99Gi"}}}}, "pod.resources.limits.memory"),
         ({"pod": {"resources": {"limits": {"cpu": "1"}}}}, "pod.resources.requests.cpu"),
         ({"pod": {"sharedMemorySize": "1Gi"}}, "pod.sharedMemorySize"),
-        ({"pod": {"cacheSize": "1Gi"}}, "pod.cacheSize"),
-        ({"pod": {"tmpSize": "1Gi"}}, "pod.tmpSize"),
         ({"pod": {"runAsUser": 2000}}, "pod.runAsUser"),
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
         ({"server": {"imagePullPolicy": "Never"}}, "server.imagePullPolicy"),
         ({}, "accelerator.hugepages"),
-        ({"tracing": {"endpoint": "http://mine.test:4317"}}, "tracing"),
-        ({"pod": {"userFromCluster": True}}, "pod.runAsUser"),
         ({"accelerator": {**CARD, "hugepages": "1Gi"}}, "accelerator.hugepages"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_set_or_unused_fields_get_no_class_default(spec: dict[str, Any], path: str) -> None:
-    assert path not in filled_defaults(**spec)
+    assert path not in filled(**spec).values
 
 
 def test_defaults_are_plain_json() -> None:
-    (toleration,) = filled_defaults()["pod.tolerations"]
+    (toleration,) = filled().values["pod.tolerations"]
     assert {type(each) for each in toleration.values()} == {str}
 
 
-def test_user_id_of_the_cluster_is_filled_in() -> None:
-    says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
-    found = fill_class_defaults(inference(), says)
-    assert found.values == {"pod.userFromCluster": True}
-    assert found.inference.spec.pod.user_from_cluster
+def test_settings_without_a_field_replace_the_installations() -> None:
+    found = filled().defaults
+    assert (found.cache_size, found.tmp_size, found.capabilities) == ("30Gi", "3Gi", ("SYS_NICE",))
+    assert found.tracing is not None
+    assert found.tracing.endpoint == "http://collector.test:4317"
 
 
-@pytest.mark.parametrize("pod", [{"runAsUser": 2000}, {"userFromCluster": True}], ids=str)
-def test_user_id_of_the_spec_is_kept(pod: dict[str, Any]) -> None:
-    says = platform(gaudi_class(default=True, defaults={"userFromCluster": True}))
-    assert fill_class_defaults(inference(pod=pod), says).values == {}
+def test_class_without_settings_keeps_the_installations() -> None:
+    assert filled({"nodeSelector": {"pool": "gaudi"}}).defaults == DEFAULTS
+
+
+def test_user_id_of_the_cluster_is_used() -> None:
+    found = filled({"userFromCluster": True})
+    assert found.values == {"userFromCluster": True}
+    assert found.defaults.user_from_cluster
+
+
+def test_user_id_of_the_spec_is_kept() -> None:
+    found = filled({"userFromCluster": True}, pod={"runAsUser": 2000})
+    assert not found.defaults.user_from_cluster
+    assert found.values == {}
+
+
+def test_user_id_of_the_class_replaces_the_clusters() -> None:
+    assert not filled({"userFromCluster": True, "runAsUser": 1000}).defaults.user_from_cluster
 
 
 def test_defaulted_spec_has_the_class_values() -> None:
-    says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS))
-    spec = fill_class_defaults(inference(), says).inference.spec
+    spec = filled().inference.spec
     assert (spec.server.image, spec.pod.resources.limits.memory, spec.pod.node_selector) == (
         "registry.test/cpu:1",
         "64Gi",

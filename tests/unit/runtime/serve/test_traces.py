@@ -9,6 +9,7 @@ import pytest
 
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.support.otlp_receiver import Received, Receiver, grpc_receiver, otlp_receiver
+from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import environment
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
@@ -144,7 +145,8 @@ def test_no_span_contains_the_prompt_or_the_key(story: tuple[Receiver, WarmupRep
 
 def test_callers_control_sampling_and_start_spans_are_always_sent(tmp_path: Path) -> None:
     """The variables are the ones that the operator writes, and the protocol is gRPC."""
-    pod = environment(tracing={"endpoint": "http://to-be-replaced:4317", "samplingPercent": 0})
+    traced = class_settings(tracing={"endpoint": "http://to-be-replaced:4317"})
+    pod = environment(defaults=traced, tracing={"samplingPercent": 0})
     written = {name: value for name, value in pod.items() if name.startswith("OTEL_")}
     with grpc_receiver() as receiver:
         trace_variables = {**written, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": receiver.url, "VLLM_API_KEY": KEY}

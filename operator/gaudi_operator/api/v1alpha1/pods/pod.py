@@ -1,6 +1,5 @@
 """spec.pod: the settings of the pods."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -12,12 +11,6 @@ from gaudi_operator.api.v1alpha1.pods.scheduling import Affinity, Toleration, To
 from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
 
 DEFAULT_USER = 65532
-
-
-class Capability(StrEnum):
-    """Linux capability that spec.pod may give the runtime container."""
-
-    SYS_NICE = "SYS_NICE"
 
 
 class SecretName(ApiModel):
@@ -33,10 +26,6 @@ class Pod(ApiModel):
     """Settings of the pods. The fields have the same names as in a Pod. No setting weakens the security context."""
 
     model_config = config_with_rules(
-        Rule(
-            rule=f"!self.userFromCluster || self.runAsUser == {DEFAULT_USER}",
-            message="spec.pod.runAsUser must be left out when userFromCluster is true: the cluster assigns one",
-        ),
         Rule(
             rule=f"!has(self.volumeMounts) || self.volumeMounts.all(mount, {_DECLARED})",
             message="spec.pod.volumeMounts: every name must be the name of a volume in spec.pod.volumes",
@@ -101,32 +90,11 @@ class Pod(ApiModel):
         description="Size of /dev/shm. When left out: 1Gi, plus 512Mi for each rank if a pod has several ranks. The"
         " files count as memory of the container.",
     )
-    cache_size: Quantity | None = Field(
-        None,
-        description="Maximum size of /cache on the disk of the node. When left out, the ephemeral-storage limit"
-        " applies. /cache contains compiled code of the engine and caches of libraries. A pod that writes more is"
-        " evicted.",
-    )
-    tmp_size: Quantity | None = Field(
-        None,
-        description="Maximum size of /tmp on the disk of the node. When left out, the ephemeral-storage limit"
-        " applies. /tmp contains temporary files and logs of the Gaudi software. A pod that writes more is evicted.",
-    )
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
         DEFAULT_USER, description="User id and group id of the pods. Root is not allowed."
     )
-    user_from_cluster: bool = Field(
-        False,
-        description="Whether the cluster assigns the user and the groups, as OpenShift does. If true, the pods have"
-        " no runAsUser, runAsGroup and fsGroup, and still must not run as root.",
-    )
     supplemental_groups: Annotated[tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...], Field(max_length=16)] = (
         Field((), description="Further group ids of the pods, such as the group of the files on a shared file system.")
-    )
-    capabilities: Annotated[tuple[Capability, ...], Field(max_length=1)] = Field(
-        (),
-        description="Linux capabilities of the runtime container. When left out: none. SYS_NICE allows the container"
-        " to bind memory to NUMA nodes. The Pod Security levels baseline and restricted reject SYS_NICE.",
     )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="Maximum time in seconds for running requests to finish after a pod is deleted."

@@ -7,6 +7,7 @@ import pytest
 from gaudi_operator.core.admission.pod_policy import PodPolicy, is_controlling_annotation, is_unsafe_variable
 from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import stored, template
 
 REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
@@ -208,20 +209,21 @@ def test_host_path_pod_with_a_user_keeps_the_default_group() -> None:
         ({"runAsUser": 1000}, None),
         ({"supplementalGroups": [6]}, "HostPathNotAllowed"),
         ({"supplementalGroups": [3000]}, None),
-        ({"userFromCluster": True}, "HostPathNotAllowed"),
     ],
-    ids=["own user", "a group of others", "a group of the entry", "group of the cluster"],
+    ids=["own user", "a group of others", "a group of the entry"],
 )
 def test_allowed_groups_are_those_of_the_host_path_entry(pod: dict[str, Any], refused: str | None) -> None:
     assert reason(AllowedHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
 
 
 def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
-    assert violation_of(AllowedHostPath("/models"), model=MODELS, pod={"userFromCluster": True}) == Problem(
+    assert violation_of(
+        AllowedHostPath("/models"), model=MODELS, defaults=class_settings(userFromCluster=True)
+    ) == Problem(
         "HostPathNotAllowed",
-        "spec.pod: userFromCluster is not allowed in a pod that mounts a folder of the node. Such pods run with "
-        "group 65532, so that they cannot read the files of other users. Remove the setting, or install the operator "
-        "with the group in allowHostPath.",
+        "spec.pod: userFromCluster of the class is not allowed in a pod that mounts a folder of the node. Such pods"
+        " run with group 65532, so that they cannot read the files of other users. Remove the setting, or install the"
+        " operator with the group in allowHostPath.",
     )
 
 

@@ -55,7 +55,7 @@ def test_changed_class_restarts_no_pod_and_names_the_command() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
     assert message(cluster, "ClassApplied") == (
-        f"Class gold would now change spec.server.image, but revision {only} keeps its values. To apply the change, "
+        f"Class gold would now change server.image, but revision {only} keeps its values. To apply the change, "
         "run: kubectl gaudi rollout restart tiny -n models"
     )
 
@@ -128,7 +128,7 @@ def test_report_of_a_trial_includes_changed_defaults() -> None:
     change_class(cluster, trial=True, defaults=NEWER, limits={"maxReplicas": 2})
     cluster.settle()
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
-    assert " Class gold would now change spec.server.image, but " in message(cluster, "ClassApplied")
+    assert " Class gold would now change server.image, but " in message(cluster, "ClassApplied")
 
 
 def test_spec_within_a_class_in_trial_is_not_reported() -> None:

@@ -31,7 +31,7 @@ def test_example_is_accepted_and_has_an_effect(title: str, example: dict[str, An
 
 
 def test_sections_with_fields_have_examples() -> None:
-    titles = ["A private CA", "Over zones", "Quota systems", "Init containers and sidecars", "OpenShift"]
+    titles = ["A private CA", "Over zones", "Quota systems", "Init containers and sidecars"]
     assert [title for title, examples in EXAMPLES.items() if examples] == titles
 
 

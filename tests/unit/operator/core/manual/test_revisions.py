@@ -26,7 +26,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "warmup": {"warmup": {"graphMemoryPercent": 20}},
     "recipeCache": {"recipeCache": {}},
     "recipeCache.retentionPolicy": {"recipeCache": {"retentionPolicy": "Retain"}},
-    "tracing": {"tracing": {"endpoint": "http://collector:4317"}},
+    "tracing": {"tracing": {"samplingPercent": 10}},
     "pod": {"pod": {"labels": {"team": "a"}}},
     "inference.gaudi.dev/restarted-at": {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
     "readiness": {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},

@@ -16,7 +16,7 @@ from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
-from tests.unit.operator.core.resources import NOW, inference, resource
+from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 from tests.unit.operator.core.states import problem_of, state_of, unschedulable
 
 ROOM = ExpectedRoom(to_come=False)
@@ -126,7 +126,9 @@ def test_message_for_an_unknown_revision_names_no_claim() -> None:
 )
 def test_each_rendered_claim_is_mapped_to_its_field(spec: Object, claim: str, field: str) -> None:
     asked = inference(**spec)
-    assert claim_fields({"spec": {"volumes": pod_volumes(asked, "config")}}, asked.identity.name)[claim] == field
+    assert (
+        claim_fields({"spec": {"volumes": pod_volumes(asked, "config", DEFAULTS)}}, asked.identity.name)[claim] == field
+    )
 
 
 def unprepared(seconds: int) -> PodView:

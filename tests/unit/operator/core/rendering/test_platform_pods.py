@@ -7,6 +7,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.pods.volumes import RESERVED_PATHS, RESERVED_VOLUMES
 from gaudi_operator.core.names import CONTAINER, NAME_LABEL
 from gaudi_operator.core.rendering.pod_template import worker_template
+from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import HUB, container, environment, spec, template, volume
 from tests.unit.operator.core.resources import CARD
 
@@ -210,7 +211,7 @@ def test_cpu_limit_replaces_the_request_required_by_hugepages() -> None:
 
 @pytest.mark.parametrize(("field", "name"), [("cacheSize", "cache"), ("tmpSize", "tmp")])
 def test_size_of_an_empty_dir_is_its_limit(field: str, name: str) -> None:
-    assert volume(name, pod={field: "5Gi"})["emptyDir"] == {"sizeLimit": "5Gi"}
+    assert volume(name, defaults=class_settings(**{field: "5Gi"}))["emptyDir"] == {"sizeLimit": "5Gi"}
 
 
 def test_supplemental_groups_are_those_of_the_pod() -> None:
@@ -219,13 +220,13 @@ def test_supplemental_groups_are_those_of_the_pod() -> None:
 
 def test_pods_have_no_capability_by_default() -> None:
     assert container()["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    asked = container(pod={"capabilities": ["SYS_NICE"]})["securityContext"]
+    asked = container(defaults=class_settings(capabilities=["SYS_NICE"]))["securityContext"]
     assert asked["capabilities"] == {"drop": ["ALL"], "add": ["SYS_NICE"]}
 
 
 def test_sidecars_do_not_get_capabilities_of_the_runtime() -> None:
     side = {"name": "log", "image": "registry.test/side:1"}
-    (found,) = spec(pod={"capabilities": ["SYS_NICE"], "sidecars": [side]})["initContainers"]
+    (found,) = spec(defaults=class_settings(capabilities=["SYS_NICE"]), pod={"sidecars": [side]})["initContainers"]
     assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
@@ -235,14 +236,14 @@ def test_working_directory_is_writable() -> None:
 
 
 def test_cluster_assigned_user_is_unset_and_not_root() -> None:
-    assert spec(pod={"userFromCluster": True})["securityContext"] == {
+    assert spec(defaults=class_settings(userFromCluster=True))["securityContext"] == {
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 
 def test_cluster_assigned_volume_group_is_unset() -> None:
-    found = spec(recipeCache={}, pod={"userFromCluster": True})["securityContext"]
+    found = spec(defaults=class_settings(userFromCluster=True), recipeCache={})["securityContext"]
     assert "fsGroup" not in found
     assert found["fsGroupChangePolicy"] == "OnRootMismatch"
 

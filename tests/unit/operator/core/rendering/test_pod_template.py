@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.container import OWN_VARIABLES
 from gaudi_operator.core.rendering.pod_template import PRESTOP_SECONDS, pod_template
 from gaudi_runtime.__main__ import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
 from gaudi_runtime.knobs.table import knobs
+from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
@@ -71,7 +72,7 @@ def test_pull_settings_default_to_the_installations(spec: dict[str, Any], secret
     assert made["containers"][0]["imagePullPolicy"] == policy
 
 
-COLLECTOR = Tracing.model_validate({"endpoint": "http://collector.test:4318", "samplingPercent": 10})
+COLLECTOR = TraceReceiver.model_validate({"endpoint": "http://collector.test:4318", "samplingPercent": 10})
 TRACED = replace(DEFAULTS, tracing=COLLECTOR)
 
 
@@ -96,15 +97,21 @@ def test_collector_is_set_by_opentelemetry_variables() -> None:
     assert names.index("GAUDI_REVISION") < names.index("OTEL_RESOURCE_ATTRIBUTES")
 
 
-def test_collector_of_the_resource_replaces_the_installations() -> None:
-    found = variables_of(TRACED, tracing={"endpoint": "https://mine.test:4317"})
-    assert found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "https://mine.test:4317"
+def test_collector_of_the_class_replaces_the_installations() -> None:
+    found = variables_of(class_settings(tracing={"endpoint": "https://class.test:4317"}))
+    assert found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "https://class.test:4317"
     assert found["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] == "grpc"
     assert found["OTEL_TRACES_SAMPLER_ARG"] == "1"
 
 
+@pytest.mark.parametrize(("percent", "share"), [(None, "0.1"), (0, "0"), (25, "0.25")])
+def test_sampling_of_the_resource_replaces_that_of_the_collector(percent: int | None, share: str) -> None:
+    found = variables_of(TRACED, tracing={"samplingPercent": percent})
+    assert found["OTEL_TRACES_SAMPLER_ARG"] == share
+
+
 def test_pod_without_a_collector_has_no_opentelemetry_variables() -> None:
-    assert not [name for name in variables_of(DEFAULTS) if name.startswith("OTEL_")]
+    assert not [name for name in variables_of(DEFAULTS, tracing={}) if name.startswith("OTEL_")]
 
 
 EVERY_VARIABLE: tuple[dict[str, Any], ...] = (
