@@ -1,4 +1,4 @@
-"""The warm-up of a second pod that uses the recipes of the first: torch engine on the CPU, code by Inductor.
+"""The warm-up of a second pod that uses the recipes of the first: vllm engine on the CPU, code by Inductor.
 
     python -m tests.benchmarks.recipe_cache
 
@@ -14,21 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, PromptRanges, RangeSettings, Strategy
-from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig, ServingConfig, SharedRecipes
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
 from tests.benchmarks.figures import Figure, table
-from tests.unit.runtime.configs import free_port
-from tests.unit.runtime.engines.torch.engines import torch_config
 from tests.unit.runtime.runtime_process import runtime_process
+from tests.vllm.configs import vllm_config
 
-POLICY = BucketPolicy(
-    strategy=Strategy.LINEAR,
-    prompt=PromptRanges(
-        batch_size=RangeSettings(min=1, step=1, max=1), query=RangeSettings(min=128, step=128, max=128)
-    ),
-    decode=DecodeRanges(batch_size=RangeSettings(min=8, step=8, max=8), blocks=RangeSettings(min=32, step=32, max=32)),
-)
 LEAST_RATIO = 3
 """The minimum ratio of the first warm-up to the second."""
 
@@ -43,14 +34,10 @@ class Start:
 
 
 def config(folder: Path) -> RuntimeConfig:
-    """Return a configuration of the torch engine with Inductor, on two folders below `folder`."""
+    """Return a configuration of the vllm engine with graphs of 1, 2, 64 and 128 tokens, on folders below `folder`."""
     shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
-    engine = {"device_memory_bytes": 2**26, "compile_backend": CompileBackend.INDUCTOR}
-    whole = torch_config(folder / "model", policy=POLICY, engine=engine, max_num_batched_tokens=128, max_num_seqs=8)
-    ports = ServingConfig(model_port=free_port(), status_port=free_port())
-    return whole.model_copy(
-        update={"recipe_cache_dir": str(folder / "disk"), "shared_recipes": shared, "serving": ports}
-    )
+    whole = vllm_config(folder / "model", folder / "disk", ExecutionMode.TORCH_COMPILE)
+    return whole.model_copy(update={"recipe_cache_dir": str(folder / "disk"), "shared_recipes": shared})
 
 
 def start(folder: Path) -> Start:
@@ -65,7 +52,7 @@ def start(folder: Path) -> Start:
 
 def measure(folder: Path) -> list[Figure]:
     """Return all figures of one run."""
-    make_checkpoint(folder / "model")
+    make_checkpoint(folder / "model", "llama")
     (folder / "shared").mkdir()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "disk" / "inductor")
     first, second = start(folder), start(folder)

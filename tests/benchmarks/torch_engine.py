@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 
 from examples.make_tiny_checkpoint import make_checkpoint
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, PromptRanges, RangeSettings, Strategy
-from gaudi_runtime.contract.config import CompileBackend, ExecutionMode
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from tests.unit.runtime.engines.torch.engines import answers, greedy, prompt_of, start, torch_config
 
@@ -90,7 +90,6 @@ def generate_row(folder: Path, prompts: list[list[int]], tokens: int) -> Row:
 
 def main(
     tokens: Annotated[int, typer.Option(help="Answer length of each request.")] = 100,
-    inductor: Annotated[bool, typer.Option(help="Measure the inductor backend, too (minutes of compilation).")] = False,
 ) -> None:
     """Print the table."""
     torch.set_num_threads(1)  # the engine's choice for a model of this size; transformers gets the same
@@ -102,9 +101,6 @@ def main(
             rows.append(generate_row(folder, prompts, tokens))
             rows.append(engine_row(f"eager mode, {size}", folder, prompts, tokens, execution_mode=ExecutionMode.EAGER))
             rows.append(engine_row(f"graphs (dynamo), {size}", folder, prompts, tokens))
-            if inductor:
-                backend = {"compile_backend": CompileBackend.INDUCTOR}
-                rows.append(engine_row(f"graphs (inductor), {size}", folder, prompts, tokens, **backend))
     typer.echo(f"{'':32} {'start-up s':>10} {'tokens/s':>10} {'graph hits':>10}")
     for row in rows:
         typer.echo(f"{row.name:32} {row.warmup_seconds:10.1f} {row.tokens_per_second:10.0f} {row.hit_rate:>10}")

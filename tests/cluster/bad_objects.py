@@ -45,11 +45,6 @@ ENGINES = (
         f"executionMode Lazy {NOT_OFFERED}",
         {"accelerator": CARD, "engine": {"executionMode": "Lazy"}},
     ),
-    Bad(
-        "compile_backend_with_vllm",
-        "compileBackend is only for the torch engine",
-        {"engine": {**VLLM, "compileBackend": "eager"}},
-    ),
     Bad("extra_args_with_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
     Bad("simulation_with_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
     Bad(

@@ -63,7 +63,6 @@ EVERYTHING: Object = {
     },
     "engine": {
         "executionMode": "TorchCompile",
-        "compileBackend": "inductor",
         "maxNumPrefillSeqs": 2,
         "settings": {"OMP_NUM_THREADS": 2},
         "env": [

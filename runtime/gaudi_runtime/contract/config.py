@@ -38,13 +38,6 @@ class ExecutionMode(StrEnum):
     EAGER = "eager"
 
 
-class CompileBackend(StrEnum):
-    """The Dynamo backend in the contract's configuration. `eager` runs the traced CPU graph; `inductor` compiles it."""
-
-    EAGER = "eager"
-    INDUCTOR = "inductor"
-
-
 class Dtype(StrEnum):
     """The number format of weights and KV cache in the contract's configuration. `auto` is the checkpoint's format."""
 
@@ -162,7 +155,6 @@ class EngineConfig(WireModel):
 
     name: EngineName
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
-    compile_backend: CompileBackend = CompileBackend.EAGER
     device: Literal["cpu", "hpu"] = "cpu"
     card: Annotated[str, Field(max_length=64)] | None = Field(
         None, description="Generation of the card, such as gaudi3: recipes of another one cannot be used."

@@ -25,7 +25,7 @@ def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> R
     model_config, engine, limits = config.model, config.engine, config.limits
     layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
     return RecipeKey(
-        software=f"{software} {engine.execution_mode} {engine.compile_backend} {engine.settings.get(LAYERS_PER_GRAPH)}",
+        software=f"{software} {engine.execution_mode} {engine.settings.get(LAYERS_PER_GRAPH)}",
         card=card,
         model=f"{model}{_describe_adapters(model_config)}",
         dtype=f"{model_config.dtype} {model_config.kv_cache_dtype} {_describe_quantization(config)} {layout}",

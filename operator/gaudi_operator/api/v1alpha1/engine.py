@@ -16,7 +16,7 @@ from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
-from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode
+from gaudi_runtime.contract.config import EngineName, ExecutionMode
 
 MOST_SETTINGS = 128
 SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
@@ -48,10 +48,6 @@ class Engine(ApiModel):
             message="spec.engine.maxNumBatchedTokens must be at least blockSize: no prompt bucket fits otherwise",
         ),
         Rule(
-            rule="self.name == 'torch' || !has(self.compileBackend)",
-            message="spec.engine.compileBackend is only for the torch engine: remove it",
-        ),
-        Rule(
             rule="self.name == 'vllm' || !has(self.extraArgs) || self.extraArgs.size() == 0",
             message="spec.engine.extraArgs is only for the vllm engine: remove it",
         ),
@@ -74,11 +70,6 @@ class Engine(ApiModel):
         description="How a bucket is prepared: HpuGraphs captures a graph, TorchCompile compiles a graph, Lazy and"
         " Eager capture no graph. When left out: TorchCompile. If a release changes this default, a running revision"
         " keeps its mode until another field changes.",
-    )
-    compile_backend: CompileBackend | None = Field(
-        None,
-        description="Backend for captured CPU graphs of the torch engine: eager runs a graph as traced, inductor runs"
-        " C++ kernels. Default: eager.",
     )
     block_size: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="Number of tokens per KV block.")
     max_num_seqs: Sequences = Field(128, description="Maximum number of sequences in a decode batch.")

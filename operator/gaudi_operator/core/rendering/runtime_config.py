@@ -18,7 +18,6 @@ from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
-    CompileBackend,
     EngineConfig,
     EngineName,
     ExecutionMode,
@@ -196,7 +195,6 @@ def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfi
     return EngineConfig(
         name=spec.engine.name,
         execution_mode=mode,
-        compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if runs_on_cpu(spec.accelerator) else "hpu",
         card=None if runs_on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         # Admission rejects 0 (checks.py). Messages about the rejected spec still need a valid configuration, so use at

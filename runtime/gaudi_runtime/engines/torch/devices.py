@@ -97,7 +97,6 @@ class CpuDevice(Device):
         self.torch_device = torch.device("cpu")
         self._total = config.device_memory_bytes
         self._used = 0
-        self._backend = config.compile_backend.value
         self._compiles_forwards = config.execution_mode in GRAPH_MODES
 
     def memory(self) -> DeviceMemory:
@@ -134,7 +133,7 @@ class CpuDevice(Device):
 
     def specialize(self, forward: Forward, name: str) -> Forward:
         """Compile with Dynamo, unless the execution mode is eager or lazy."""
-        return compile_for_shape(forward, name, self._backend) if self._compiles_forwards else forward
+        return compile_for_shape(forward, name, "eager") if self._compiles_forwards else forward
 
     def capture(self, step: Step) -> Step:
         """Run the step and return it. On a CPU, the compiled step with its static buffers is the graph."""

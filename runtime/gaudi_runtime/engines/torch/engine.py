@@ -10,7 +10,7 @@ import torch
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig
+from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import (
     DeviceMemory,
@@ -73,10 +73,8 @@ class TorchEngine:
 
     def recipe_key(self) -> RecipeKey | None:
         """Return the recipe key of the compiled code on disk; None if no code is stored on disk."""
-        # Two compilers keep their code in files: the Gaudi bridge, which `disk_recipe_key` checks, and Inductor.
-        inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
-        keeps_files = inductor and self.captures_graphs
-        return disk_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=keeps_files)
+        # Only the Gaudi bridge keeps code in files, which `disk_recipe_key` checks.
+        return disk_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=False)
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the cache; its last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""

@@ -145,7 +145,6 @@ NAMES_OF_THINGS = {
     "model.quantization.method": "file formats and tools, as their projects call them",
     "accelerator.generation": "cards of the catalog, which has one called none",
     "engine.name": "programs",
-    "engine.compileBackend": "back ends of Dynamo, as torch calls them",
     "resourceFieldRef.resource": "fields of a container, as Kubernetes calls them",
     "resource.name": "resources of a container, as Kubernetes calls them",
     "containerResource.name": "resources of a container, as Kubernetes calls them",

@@ -9,7 +9,6 @@ import pytest
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import (
     AdapterConfig,
-    CompileBackend,
     EngineConfig,
     EngineName,
     ExecutionMode,
@@ -62,7 +61,6 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
         {"parallelism": {"pipeline": 2}},
         {"engine": {"card": "gaudi2"}},
         {"engine": {"execution_mode": ExecutionMode.LAZY}},
-        {"engine": {"compile_backend": CompileBackend.INDUCTOR}},
         {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}}},
         {"engine": {"settings": {"RUNTIME_SCALE_PATCHING": "true"}}},
         {"engine": {"settings": {"VLLM_HPU_FORCE_CHANNEL_FP8": "true"}}},
@@ -108,7 +106,7 @@ def test_key_names_number_formats_and_software(checkpoint: Path, asked: Quantiza
     found = key(checkpoint, model={"quantization": asked})
     assert found
     assert found.dtype == f"auto auto {part} blocks of 128 contiguous"
-    assert found.software == "vllm 0.32 habana-torch-plugin of unknown release torchCompile eager None"
+    assert found.software == "vllm 0.32 habana-torch-plugin of unknown release torchCompile None"
 
 
 def test_release_of_the_software_changes_the_key(checkpoint: Path) -> None:

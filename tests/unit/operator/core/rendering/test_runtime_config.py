@@ -9,7 +9,6 @@ from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.contract.config import (
     AdapterConfig,
-    CompileBackend,
     ExecutionMode,
     HubRepository,
     RuntimeConfig,
@@ -104,10 +103,10 @@ def test_device_depends_on_the_generation() -> None:
     )
 
 
-def test_nodes_backend_and_arguments_are_copied() -> None:
-    engine = {"name": "vllm", "compileBackend": "inductor", "extraArgs": ["--seed=1"]}
+def test_nodes_and_arguments_are_copied() -> None:
+    engine = {"name": "vllm", "extraArgs": ["--seed=1"]}
     found = config(engine=engine, parallelism={"tensor": 2, "nodes": 2})
-    assert (found.parallelism.nodes, found.engine.compile_backend) == (2, CompileBackend.INDUCTOR)
+    assert found.parallelism.nodes == 2
     assert found.engine.extra_args == ("--seed=1",)
 
 

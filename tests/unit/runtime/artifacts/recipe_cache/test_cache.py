@@ -195,7 +195,7 @@ async def test_other_recipes_in_use_above_the_limit_are_a_miss(site: Site) -> No
         fcntl.flock(mark, fcntl.LOCK_SH)
         report = site.start("a", limit=40)
     assert shared_recipes(report).outcome is MISS
-    assert " and other recipes that pods use take 749 B, but the limit is 40 B. Raise spec.recipeCache.size." in (
+    assert " and other recipes that pods use take 737 B, but the limit is 40 B. Raise spec.recipeCache.size." in (
         shared_recipes(report).reason or ""
     )
 

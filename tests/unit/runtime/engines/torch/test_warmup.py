@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.config import CompileBackend
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.torch.buffers import Geometry, buffer_bytes, empty_buffers
 from gaudi_runtime.engines.torch.engine import TorchEngine
@@ -105,18 +104,6 @@ async def test_eager_mode_captures_no_graph_and_does_not_recompile(checkpoint: P
     engine = start(torch_config(checkpoint, engine=EAGER))
     await collect(engine, prompt_of(20), greedy(8))
     assert (engine.captures_graphs, engine.counters.hits, engine.counters.recompiles) == (False, 8, 0)
-    await engine.close()
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-async def test_inductor_returns_the_answers_of_generate(checkpoint: Path, reference: Reference) -> None:
-    config = torch_config(checkpoint, engine={"compile_backend": CompileBackend.INDUCTOR})
-    engine = start(config, warm=False)
-    engine.capture(PROMPT, BUCKET)
-    engine.capture(BucketPhase.DECODE, Bucket(2, 1, 16))
-    engine.start_serving()
-    assert await answers(engine, [prompt_of(20)], greedy(20)) == [reference(prompt_of(20), 20)]
-    assert (engine.counters.recompiles, engine.counters.hits, engine.counters.cold_batches) == (0, 20, {})
     await engine.close()
 
 
