@@ -61,8 +61,8 @@ DESCRIBED: Manifest = {
         "maxNumSeqs": 8,
         "maxNumPrefillSeqs": 4,
         "maxNumBatchedTokens": 4096,
-        "contiguousPagedAttention": False,
         "deviceMemoryUtilizationPercent": 50,
+        "settings": {"VLLM_CONTIGUOUS_PA": "false", "VLLM_GRAPH_PROMPT_RATIO": "0.5"},
         "simulation": {"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B", "timeScale": "0.02"},
     },
     "bucketing": {
@@ -71,7 +71,7 @@ DESCRIBED: Manifest = {
         "decode": {"batchSize": {"min": 1, "step": 8, "max": 8}, "blocks": {"min": 16, "step": 16, "max": 128}},
         "allowGaps": True,
     },
-    "warmup": {"graphMemoryPercent": 40, "promptGraphPercent": 50},
+    "warmup": {"graphMemoryPercent": 40},
     "readiness": {"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 100},
 }
 """Llama 3.1 8B on one Gaudi 2, as in examples/reference-llama-3.1-8b-gaudi2-sim.yaml."""

@@ -56,16 +56,6 @@ ENGINES = (
     Bad(
         "setting_too_long", "spec.engine.settings.UCX_TLS: Too long", {"engine": {"settings": {"UCX_TLS": "a" * 1025}}}
     ),
-    Bad(
-        "sliding_window_slices_with_torch",
-        f"spec.engine.slidingWindowSlices {NOT_OFFERED}",
-        {"engine": {"slidingWindowSlices": {}}},
-    ),
-    Bad(
-        "sliding_window_slices_with_optimal",
-        "spec.engine.slidingWindowSlices cannot be combined",
-        {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "Optimal"}},
-    ),
     Bad("variable_without_value", "value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
     Bad(
         "variable_with_two_values",
@@ -139,12 +129,6 @@ WARMUPS = (
         "spec.warmup.graphMemoryPercent must be above 0",
         {"warmup": {"graphMemoryPercent": 0}, "readiness": {"minCapturedDecodePercent": 100}},
     ),
-    Bad(
-        "cold_shapes_with_torch",
-        f"spec.warmup.failOnColdShapes {NOT_OFFERED}",
-        {"warmup": {"failOnColdShapes": True}},
-    ),
-    Bad("order_unknown", 'Unsupported value: "random"', {"warmup": {"promptOrder": "random"}}),
     Bad("percent_over_hundred", "less than or equal to 100", {"readiness": {"minCapturedPromptPercent": 101}}),
     Bad("percent_is_text", "must be of type integer", {"readiness": {"minCapturedDecodePercent": "90%"}}),
     Bad("shortfall_unknown", 'supported values: "Block", "ServeAndWarn"', {"readiness": {"onShortfall": "BLOCK"}}),

@@ -16,13 +16,13 @@ def resources() -> list[Object]:
         minimal_gaudi_inference("defaults"),
         gaudi_inference(
             "figures",
-            engine={"deviceMemoryUtilizationPercent": 85},
-            warmup={"graphMemoryPercent": 13, "promptGraphPercent": 40, "stallTimeoutSeconds": 900},
+            engine={"deviceMemoryUtilizationPercent": 85, "settings": {"VLLM_GRAPH_PROMPT_RATIO": "0.4"}},
+            warmup={"graphMemoryPercent": 13, "stallTimeoutSeconds": 900},
             readiness={"minCapturedPromptPercent": 90},
             replicas=2,
         ),
         gaudi_inference(
-            "given-defaults", engine={"deviceMemoryUtilizationPercent": 90}, warmup={"promptGraphPercent": 30}
+            "given-defaults", engine={"deviceMemoryUtilizationPercent": 90}, warmup={"graphMemoryPercent": 10}
         ),
         gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={}),
         gaudi_inference("everything", **EVERYTHING),
@@ -64,14 +64,14 @@ EVERYTHING: Object = {
     "engine": {
         "executionMode": "TorchCompile",
         "maxNumPrefillSeqs": 2,
-        "settings": {"OMP_NUM_THREADS": 2},
+        "settings": {"OMP_NUM_THREADS": 2, "VLLM_GRAPH_PROMPT_STRATEGY": "max_bs"},
         "env": [
             {"name": "PLAIN", "value": "yes"},
             {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "more", "key": "one"}}},
         ],
     },
     "server": {"maxQueuedRequests": 10, "apiKeySecretRef": {"name": "keys", "key": "api"}},
-    "warmup": {"promptOrder": "MaxBs", "timeBudgetSeconds": 600},
+    "warmup": {"timeBudgetSeconds": 600},
     "rollout": {"whenNoRoom": "Wait", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
     "autoscaling": {"maxReplicas": 3, "metrics": METRICS, "behavior": BEHAVIOR},
     "service": {"port": 8080, "annotations": {"team": "chat"}},
@@ -103,9 +103,8 @@ CARD: Object = {
         "blockSize": 128,
         "maxNumSeqs": 16,
         "prefixCaching": True,
-        "settings": {"VLLM_DEFRAG_THRESHOLD": "32"},
+        "settings": {"VLLM_DEFRAG_THRESHOLD": "32", "VLLM_FULL_WARMUP": "true"},
         "extraArgs": ["--of-a-plugin=1"],
     },
     "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 128, "step": 128, "max": 1024}}},
-    "warmup": {"failOnColdShapes": True},
 }

@@ -28,7 +28,15 @@ from tests.unit.operator.hostile.specs import REFUSED
 Pods = list[tuple[str, bool]]
 ACCEPTED = "Accepted"
 STRICT = {"fieldValidation": "Strict"}
+SLICES = {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "true"}
+WRONG_SETTINGS: dict[str, Mapping[str, Any]] = {
+    "a knob of vllm with torch": {"engine": {"settings": {"VLLM_FULL_WARMUP": "true"}}},
+    "slices with torch": {"engine": {"settings": SLICES}},
+    "slices with Optimal": {"engine": {"name": "vllm", "settings": SLICES}, "bucketing": {"strategy": "Optimal"}},
+    "unknown order": {"engine": {"settings": {"VLLM_GRAPH_PROMPT_STRATEGY": "random"}}},
+}
 SPECS: dict[str, Mapping[str, Any]] = {
+    **WRONG_SETTINGS,
     **{case: spec for case, (spec, _) in REFUSED.items()},
     **{case: spec for case, (spec, _) in IMPOSSIBLE.items()},
     "gaps of a bucket file": {"bucketing": HALVED},

@@ -74,7 +74,7 @@ def test_server_defaults_equal_model_defaults(created: Create) -> None:
 FILLED_IN_BY_THE_OPERATOR = {
     "engine": ["deviceMemoryUtilizationPercent"],
     "bucketing": ["strategy"],
-    "warmup": ["graphMemoryPercent", "promptGraphPercent", "promptOrder", "decodeOrder"],
+    "warmup": ["graphMemoryPercent"],
     "readiness": ["onShortfall", "onRecompiles"],
     "rollout": ["onFailure"],
 }
@@ -132,10 +132,10 @@ def test_fields_of_precision_parallelism_and_warmup_are_accepted(created: Create
         "accelerator": {"generation": "gaudi3", "deviceMemory": None},
         "parallelism": {"tensor": 8, "expert": True},
         "engine": {"name": "vllm"},
-        "warmup": {"maxGraphTokens": 4096},
+        "warmup": {"timeBudgetSeconds": 4096},
     }
     stored = created(gaudi_inference(**sections))["spec"]
-    assert stored["warmup"]["maxGraphTokens"] == 4096
+    assert stored["warmup"]["timeBudgetSeconds"] == 4096
     assert stored["parallelism"]["expert"] is True
 
 

@@ -15,6 +15,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from tests.plugin.engine import Facts, Run
+from tests.support.builders import merged
 
 LENGTH = 1024
 REQUESTS, LARGEST_BURST, ANSWER = 300, 24, 4
@@ -32,7 +33,7 @@ def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> 
             },
             "accelerator": {"generation": "gaudi3"},
             # The memory of the emulated card is enough for 8 sequences.
-            "engine": {"maxNumSeqs": 8, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, **engine},
+            "engine": merged({"maxNumSeqs": 8, "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}}, engine),
             **fields,
         }
     )

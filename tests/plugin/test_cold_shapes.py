@@ -49,7 +49,7 @@ async def send_cold_shapes(run: Run) -> Facts:
 
 
 async def set_fail_on_cold_shapes(run: Run, *, cold: bool) -> None:
-    """Enable or disable failOnColdShapes for the following requests."""
+    """Enable or disable the refusal of cold shapes for the following requests."""
 
     def set_field(wrapper: Any) -> None:
         wrapper.worker.gaudi_verbs._fail_on_cold_shapes = cold

@@ -12,7 +12,7 @@ from tests.plugin.engine import Facts, run_in_fork
 ENGINES: dict[str, dict[str, Any]] = {"defaults": {}}
 if os.environ.get("PLUGIN_MATRIX"):
     ENGINES["prompts split at a quarter"] = {"maxNumBatchedTokens": LENGTH // 4}
-    ENGINES["prefix caching"] = {"prefixCaching": True, "contiguousPagedAttention": False}
+    ENGINES["prefix caching"] = {"prefixCaching": True, "settings": {"VLLM_CONTIGUOUS_PA": "false"}}
     ENGINES["several prompts a batch"] = {"maxNumPrefillSeqs": 4}
     ENGINES["HPU graphs"] = {"executionMode": "HpuGraphs"}
 

@@ -15,7 +15,7 @@ SEED: Object = {
         "maxNumPrefillSeqs": 4,
         "maxNumBatchedTokens": 4096,
         "deviceMemoryUtilizationPercent": 50,
-        "contiguousPagedAttention": False,
+        "settings": {"VLLM_CONTIGUOUS_PA": "false"},
     },
     "bucketing": {
         "strategy": "Linear",

@@ -22,7 +22,7 @@ class DropRule(StrEnum):
     QUERY_TOO_LONG = "the query is longer than maxModelLen"
     CONTEXT_TOO_LONG = "the context has more blocks than a sequence of maxModelLen - 1 tokens needs"
     OVER_BUDGET = "batch size * query exceeds maxNumBatchedTokens"
-    NOT_WHOLE_SLICES = "the query is not a multiple of slidingWindowSlices.tokens"
+    NOT_WHOLE_SLICES = "the query is not a multiple of PT_HPU_SDPA_BC_FACTOR"
     FEWER_BLOCKS_THAN_SEQUENCES = "the bucket has fewer KV blocks than sequences"
 
 

@@ -38,7 +38,7 @@ def wrong_answer_settings(kinds: LayerKinds, limits: Limits, *, caches_states: b
     if kinds.mixes_windows and limits.contiguous_paged_attention:
         yield (
             "Some layers of this model have a sliding window, and with contiguous paged attention vllm-gaudi gives "
-            "wrong answers for such models. Set spec.engine.contiguousPagedAttention to false."
+            "wrong answers for such models. Set VLLM_CONTIGUOUS_PA to false in spec.engine.settings."
         )
     if kinds.has_gated_delta_nets and limits.prefix_caching and not caches_states:
         yield (

@@ -18,6 +18,7 @@ from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import Dtype, EngineName, RuntimeConfig
+from gaudi_runtime.knobs.setting_fields import SLICED
 from gaudi_runtime.knobs.values import NO, YES
 
 SLICING, TILING = "VLLM_HPU_FSDPA_SLICE_ENABLED", "VLLM_HPU_FSDPA_Q_TILE_ENABLE"
@@ -103,7 +104,9 @@ def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, 
         strategy_name = spec_spelling(Strategy.PADDING_AWARE)
         remedies.append(f"set {field_prefix}bucketing.strategy to {strategy_name}, which computes attention in slices")
     if not has_context:
-        remedies.append(f"set {engine_field}.slidingWindowSlices, so that layers with a sliding window need no bias")
+        remedies.append(
+            f"set {SLICED} to true in {engine_field}.settings, so that layers with a sliding window need no bias"
+        )
     releases = " or ".join(pair.plugin for pair in PAIRS if pair.tiles_queries)
     remedies.append(f"use an image with vllm-gaudi {releases} and set {TILING} to true in {engine_field}.settings")
     remedies[0] = remedies[0][0].upper() + remedies[0][1:]

@@ -11,6 +11,7 @@ from functools import cache
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
+from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS
 from gaudi_runtime.knobs.table import (
     Knob,
     KnobHome,
@@ -221,7 +222,7 @@ def _normalize_spelling(name: str) -> str:
 
 
 def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
-    """Yield a sentence without a full stop for every setting and every optional field that has no effect.
+    """Yield a sentence without a full stop for every setting that has no effect.
 
     Wrong settings are skipped, because setting_errors() reports them.
     """
@@ -242,22 +243,10 @@ def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
     return reason and f" by {reason}"
 
 
-_IN_CONFIG = {"warmup.promptGraphPercent": "warmup.promptRatio"}
-"""Fields of a GaudiInference that have another name in a RuntimeConfig."""
-
-
 def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
-    """Yield a sentence for each optional field that is set but not used in this execution mode or on this device."""
-    config_fields = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for knob in knobs().values():
-        if knob.home is not KnobHome.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
-            continue
-        reason = unmet_need(knob, config)
-        if reason and _value_at_path(config_fields, _IN_CONFIG.get(knob.use[0], knob.use[0])) is not None:
-            yield f"{knob.use[0]} is ignored by {reason}"
-
-
-def _value_at_path(document: object, path: str) -> object:
-    for key in path.split("."):
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
+    """Yield a sentence for each setting that is a field of the configuration, but is not used in it."""
+    changed_fields = config.warmup.model_dump(exclude_defaults=True)
+    for name, (_, field) in SETTING_FIELDS.items():
+        reason = unmet_need(knobs()[name], config)
+        if reason and field in changed_fields:
+            yield f"engine.settings {name} is ignored by {reason}"

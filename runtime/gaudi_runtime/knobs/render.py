@@ -5,10 +5,13 @@ See docs/reference/knobs.md, Rendering.
 
 from dataclasses import dataclass
 
+from pydantic.alias_generators import to_camel
+
 from gaudi_runtime.contract.config import EngineConfig, RuntimeConfig
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import argument_errors, setting_errors
 from gaudi_runtime.knobs.fields import Value, field_values
+from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS
 from gaudi_runtime.knobs.table import Knob, KnobKind, KnobReader, active_readers, knobs, unmet_need
 from gaudi_runtime.knobs.values import FLAG, to_engine_value
 
@@ -50,6 +53,12 @@ def render_engine_options(config: RuntimeConfig) -> EngineOptions:
 def why_settings_invalid(engine: EngineConfig) -> str | None:
     """Return why settings and extra arguments are invalid, without a full stop; None if all are valid."""
     bad_settings = [f"engine.settings: {error}" for error in setting_errors(engine.settings)]
+    # The plan reads the fields, so an entry of the map would make the engine disagree with the plan.
+    bad_settings += [
+        f"engine.settings: {name} is a field of a RuntimeConfig: set {section}.{to_camel(field)}"
+        for name, (section, field) in SETTING_FIELDS.items()
+        if name in engine.settings
+    ]
     bad_arguments = [f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args)]
     return "; ".join([*bad_settings, *bad_arguments]) or None
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, ShortText, number_as_text
 from gaudi_operator.api.schema_keywords import (
@@ -14,7 +14,6 @@ from gaudi_operator.api.schema_keywords import (
 )
 from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
-from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 
@@ -27,12 +26,6 @@ Setting = Annotated[
     Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
 ]
 """A string, or a whole number without quotes."""
-
-
-class SlidingWindowSlices(contract.AttentionSlices):
-    """Slices in which fused attention of a sliding-window model is computed. Only with the vllm engine."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 class Engine(ApiModel):
@@ -94,14 +87,6 @@ class Engine(ApiModel):
         description="Whether a prompt may be split over several steps. When left out, prompts are split only if"
         " maxNumBatchedTokens is below model.maxModelLen. Only with the vllm engine. Later parts of a prompt have"
         " cached context, so the plan has several prompt buckets for each query length.",
-    )
-    contiguous_paged_attention: bool = Field(
-        True, description="Whether decode attention reads one contiguous range of KV blocks."
-    )
-    sliding_window_slices: SlidingWindowSlices | None = Field(
-        None,
-        description="Slices of fused attention in a sliding-window model. Buckets of long prompts without cached"
-        " context are then whole slices. When left out: no slices.",
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS)] = Field(
         {},

@@ -18,7 +18,6 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
-from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import ExecutionMode
 
 _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
@@ -71,20 +70,12 @@ class GaudiInferenceSpec(ApiModel):
             ),
         ),
         _vllm_only_rule("has(self.model.quantization)", "model.quantization"),
-        _vllm_only_rule("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
-        Rule(
-            rule=f"!has(self.engine.slidingWindowSlices) || !{cel_is_one_of('bucketing.strategy', Strategy.OPTIMAL)}",
-            message="spec.engine.slidingWindowSlices cannot be combined with bucketing.strategy Optimal, which plans"
-            " queries of any length: use another strategy",
-        ),
-        _vllm_only_rule("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
         _vllm_only_rule("has(self.model.lora.adapters) && self.model.lora.adapters.size() > 0", "model.lora.adapters"),
         _vllm_only_rule(
             "has(self.model.itemsPerPrompt) && (has(self.model.itemsPerPrompt.image) ||"
             " has(self.model.itemsPerPrompt.video) || has(self.model.itemsPerPrompt.audio))",
             "model.itemsPerPrompt",
         ),
-        _vllm_only_rule("has(self.warmup.maxGraphTokens)", "warmup.maxGraphTokens"),
         _vllm_only_rule("!self.engine.?chunkedPrefill.orValue(true)", "engine.chunkedPrefill false"),
         Rule(
             rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"

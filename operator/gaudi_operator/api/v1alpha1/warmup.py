@@ -7,11 +7,7 @@ from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Seconds
 from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default
-from gaudi_operator.api.spelling import ContractEnum
 from gaudi_operator.api.v1alpha1.model import OciImageSource
-from gaudi_runtime.contract.config import CaptureOrder, GraphTokens
-
-Order = Annotated[CaptureOrder, ContractEnum()]
 
 
 class Warmup(ApiModel):
@@ -28,44 +24,10 @@ class Warmup(ApiModel):
         " Default: 10.",
         json_schema_extra=mark_operator_default,
     )
-    prompt_graph_percent: Percent = Field(
-        30,
-        description="Share of the graph memory that prompt graphs may use before decode graphs are captured, in"
-        " percent. Default: 30.",
-        json_schema_extra=mark_operator_default,
-    )
-    prompt_order: Order = Field(
-        CaptureOrder.COVER_FIRST,
-        description="Order of the prompt buckets in the warm-up. CoverFirst first compiles the fewest buckets that"
-        " together hold every prompt, then the buckets that save the most padding. If the warm-up ends early, every"
-        " prompt still has a warm bucket. Graphs are captured as with MinTokens. The other orders compile the largest"
-        " bucket first. MinTokens captures graphs from the fewest tokens up, MaxBs from the largest batch down,"
-        " LargestFirst from the largest bucket down. Default: CoverFirst.",
-        json_schema_extra=mark_operator_default,
-    )
-    decode_order: Order = Field(
-        CaptureOrder.COVER_FIRST,
-        description="Order of the decode buckets in the warm-up, with the values of promptOrder. With CoverFirst,"
-        " graphs are captured as with MaxBs. Default: CoverFirst.",
-        json_schema_extra=mark_operator_default,
-    )
-    max_graph_tokens: GraphTokens | None = Field(
-        None,
-        description="Maximum number of tokens of a prompt that runs with a graph, including cached context. When left"
-        " out: maxNumBatchedTokens. Buckets of longer prompts count as left out. At least one prompt bucket must be"
-        " within the maximum. Only with the vllm engine and executionMode HpuGraphs.",
-    )
-    fail_on_cold_shapes: bool = Field(
-        False,
-        description="Whether a serving pod rejects a batch whose padded shape was not warmed up, instead of compiling"
-        " the shape. With the sim engine, only the request fails. With vllm on a card (HpuGraphs and TorchCompile),"
-        " the engine core ends, all requests of the pod fail, and the container restarts with a new warm-up. No"
-        " effect with other engines.",
-    )
     time_budget_seconds: Seconds | None = Field(
         None,
-        description="Time in seconds after which the warm-up starts no further bucket. When left out: no limit. The"
-        " first buckets of CoverFirst, which together hold every request, are always prepared. The remaining buckets"
+        description="Time in seconds after which the warm-up starts no further bucket. When left out: no limit."
+        " Buckets that together hold every request are always prepared. The remaining buckets"
         " are reported as left out, and requests are padded to larger warm buckets. A gate opens with cold buckets only"
         " if readiness.onShortfall is ServeAndWarn.",
     )

@@ -5,10 +5,13 @@ The runtime defines the rules (gaudi_runtime/knobs). Messages name the fields of
 
 from collections.abc import Iterator
 
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
-from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference, cache_on_inference
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.check import (
     argument_errors,
@@ -18,6 +21,7 @@ from gaudi_runtime.knobs.check import (
     variable_errors,
 )
 from gaudi_runtime.knobs.ranges import ignored_settings
+from gaudi_runtime.knobs.setting_fields import SLICE_SETTINGS, SLICED, split_settings
 
 
 def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
@@ -42,7 +46,7 @@ def why_settings_are_ignored(inference: Inference) -> str | None:
     """
     config = runtime_config(inference)
     sentences = (
-        *_fields_ignored_by_plugin(inference),
+        *_overridden_fields(inference),
         *ignored_knobs(config),
         *(f"engine.env {sentence}" for sentence in unknown_variables(each.name for each in inference.spec.engine.env)),
         *ignored_settings(config.bucketing, config.limits),
@@ -50,14 +54,18 @@ def why_settings_are_ignored(inference: Inference) -> str | None:
     return _join_sentences([f"spec.{sentence}" for sentence in sentences])
 
 
-def _fields_ignored_by_plugin(inference: Inference) -> Iterator[str]:
-    """Yield sentences about fields that the plugin overrides. The sentences have no full stop."""
-    engine = inference.spec.engine
-    if runs_vllm_on_card(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
+def _overridden_fields(inference: Inference) -> Iterator[str]:
+    """Yield sentences about fields and settings that other settings override. The sentences have no full stop."""
+    limits, settings = plan_limits(inference.spec), inference.spec.engine.settings
+    if runs_vllm_on_card(inference) and limits.prefix_caching and limits.contiguous_paged_attention:
         yield (
-            "engine.prefixCaching has no effect with engine.contiguousPagedAttention, because vLLM's plugin then "
-            "reuses no KV blocks. Only split prompts have a context. Set contiguousPagedAttention to false, or set "
+            "engine.prefixCaching has no effect with contiguous paged attention, because vLLM's plugin then reuses no "
+            "KV blocks. Only split prompts have a context. Set VLLM_CONTIGUOUS_PA to false in engine.settings, or set "
             "prefixCaching to false if no prompt is split"
+        )
+    if limits.sliding_window_slices is None:
+        yield from (
+            f"engine.settings {name} is ignored without {SLICED}" for name in SLICE_SETTINGS if name in settings
         )
 
 
@@ -67,6 +75,27 @@ def _setting_faults(inference: Inference) -> Iterator[str]:
     yield from (f"engine.settings: {error}" for error in setting_errors(engine.settings))
     yield from (f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args))
     yield from (f"engine.env: {error}" for error in variable_errors(variables))
+    yield from (f"engine.settings: {error}" for error in _combination_errors(inference.spec))
+
+
+def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
+    """Yield an error without a full stop for every setting that another field of the spec rules out."""
+    limits, warmup, _ = split_settings(spec.engine.settings)
+    is_torch, is_optimal = spec.engine.name is EngineName.TORCH, spec.bucketing.strategy is Strategy.OPTIMAL
+    is_sliced = "sliding_window_slices" in limits
+    only_vllm = "is not available with the torch engine: remove it, or use engine vllm"
+    rows = (
+        (SLICED, only_vllm, is_torch and is_sliced),
+        (
+            SLICED,
+            "cannot be combined with bucketing.strategy Optimal, which plans queries of any length: use another "
+            "strategy",
+            is_optimal and is_sliced,
+        ),
+        ("VLLM_FULL_WARMUP", only_vllm, is_torch and warmup.get("fail_on_cold_shapes")),
+        ("--max-cudagraph-capture-size", only_vllm, is_torch and "max_graph_tokens" in warmup),
+    )
+    return (f"{name} {reason}" for name, reason, is_used in rows if is_used)
 
 
 def _join_sentences(sentences: list[str]) -> str | None:

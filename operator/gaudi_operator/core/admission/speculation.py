@@ -42,8 +42,8 @@ def _speculation_fault(inference: Inference, speculation: Speculation) -> str | 
     limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return (
-            "vLLM's plugin gives wrong answers with contiguous paged attention. Set "
-            "spec.engine.contiguousPagedAttention to false."
+            "vLLM's plugin gives wrong answers with contiguous paged attention. Set VLLM_CONTIGUOUS_PA to "
+            "false in spec.engine.settings."
         )
     # One step must have room for a full prompt and for the draft tokens of all sequences. Otherwise the batch is
     # shortened and has shapes without a graph, and a step with a part of a prompt crashes the plugin's model runner.

@@ -131,8 +131,8 @@ def why_unreachable(
     if not clauses:
         return None
     return (
-        f"spec.readiness requires {' and '.join(clauses)}. Raise spec.warmup.maxGraphTokens, or lower the percentages "
-        "in spec.readiness."
+        f"spec.readiness requires {' and '.join(clauses)}. Raise --max-cudagraph-capture-size in "
+        "spec.engine.settings, or lower the percentages in spec.readiness."
     )
 
 

@@ -8,14 +8,14 @@ from posixpath import basename, join, normpath
 
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu, steps_by_tokens
 from gaudi_operator.core.rendering.metadata import Object, child_manifest
 from gaudi_operator.core.rendering.model_files import adapter_mount_path, checkpoint_folder, model_folder
 from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_operator.core.text_formats import short_hash
-from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import MOST_DRAFTS, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
@@ -39,6 +39,7 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
+from gaudi_runtime.knobs.setting_fields import split_settings
 from gaudi_runtime.knobs.speculation import read_speculation
 
 _DAY_SECONDS = 86_400
@@ -72,7 +73,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         ),
         limits=plan_limits(spec),
         bucketing=bucket_policy(spec),
-        warmup=_warmup_config(spec.warmup),
+        warmup=_warmup_config(spec),
         serving=ServingConfig(
             max_queued_requests=spec.server.max_queued_requests,
             tls_folder=TLS_PATH if spec.server.tls_secret_name else None,
@@ -107,15 +108,13 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     """Return the limits of the bucket plan for the RuntimeConfig of a spec."""
     engine, by_tokens = spec.engine, steps_by_tokens(spec)
     return Limits(
+        **split_settings(engine.settings).limits,
         max_model_len=spec.model.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         max_num_prefill_seqs=1 if by_tokens else engine.max_num_prefill_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens or spec.model.max_model_len,
         block_size=engine.block_size,
-        contiguous_paged_attention=engine.contiguous_paged_attention,
         prefix_caching=engine.prefix_caching,
-        sliding_window_slices=engine.sliding_window_slices
-        and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
         draft_tokens=_draft_tokens(spec),
         splits_prompts=(_splits_prompts(spec) and not by_tokens) or None,
         gapless=None if spec.bucketing.allow_gaps else True,
@@ -202,16 +201,16 @@ def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfi
         device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),
-        settings=dict(spec.engine.settings),
+        settings=split_settings(spec.engine.settings).engine,
         extra_args=spec.engine.extra_args,
         sim_script=dict(spec.engine.simulation or {}),
     )
 
 
-def _warmup_config(warmup: Warmup) -> WarmupConfig:
-    shares = {
-        "graph_memory_share": warmup.graph_memory_percent / 100,
-        "prompt_ratio": warmup.prompt_graph_percent / 100,
-    }
-    fields = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys(), exclude_none=True)
-    return WarmupConfig.model_validate({**fields, **shares})
+def _warmup_config(spec: GaudiInferenceSpec) -> WarmupConfig:
+    return WarmupConfig(
+        **split_settings(spec.engine.settings).warmup,
+        enabled=spec.warmup.enabled,
+        graph_memory_share=spec.warmup.graph_memory_percent / 100,
+        time_budget_seconds=spec.warmup.time_budget_seconds,
+    )

@@ -179,7 +179,7 @@ class SimServing:
         # Check before the shape is counted, because a request that fails must not change the counters.
         if not padded_run.warm and self._fail_on_cold_shapes:
             shape = tuple(padded_run.bucket)
-            raise RuntimeError(f"{phase} shape {shape} was not warmed up, but warmup.failOnColdShapes is true")
+            raise RuntimeError(f"{phase} shape {shape} was not warmed up, but VLLM_FULL_WARMUP is true")
         self.counters.observe(phase, real_shape, padded_run)
         if not padded_run.warm:
             self.counters.count_compiles(phase, padded_run.bucket)

@@ -321,7 +321,7 @@ class VllmEngine(VllmProcesses):
         max_tokens, tokens = most_graph_tokens(self._config, limits), bucket_weight(phase, bucket, limits.block_size)
         if phase is BucketPhase.DECODE or max_tokens is None or tokens <= max_tokens:
             return None
-        field = "warmup.maxGraphTokens" if self._config.warmup.max_graph_tokens else "engine.maxNumBatchedTokens"
+        field = "--max-cudagraph-capture-size" if self._config.warmup.max_graph_tokens else "engine.maxNumBatchedTokens"
         return f"prompts of {tokens} tokens run without a graph, because {field} is {max_tokens}"
 
     def _run_bucket(self, verb: str, phase: BucketPhase, bucket: Bucket) -> BucketOutcome:

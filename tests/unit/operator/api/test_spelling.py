@@ -18,9 +18,7 @@ from tests.unit.operator.api.schema_nodes import SPEC
 from tests.unit.operator.core.resources import inference, resource
 
 WORDS = [
-    (path, value)
-    for path in ("engine.executionMode", "bucketing.strategy", "warmup.promptOrder", "warmup.decodeOrder")
-    for value in SPEC[f"spec.{path}"]["enum"]
+    (path, value) for path in ("engine.executionMode", "bucketing.strategy") for value in SPEC[f"spec.{path}"]["enum"]
 ]
 WITH: dict[str, Any] = {
     "File": {"file": "(1, 16, 0)\n(1, 1, 8)"},

@@ -15,6 +15,8 @@ LARGEST = {
     # Without this setting, the operator refuses buckets of this size, because a card would compute NaN for them.
     "settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"},
 }
+SPLIT = {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true", "VLLM_CONTIGUOUS_PA": "false"}
+"""Settings without contiguous paged attention."""
 
 
 def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = None, **engine: Any) -> Spec:
@@ -68,7 +70,7 @@ STAIRCASES = spec(
 BOTH_FULL = spec(
     linear({"batchSize": (1, 1, 498), "query": (2, 1, 500)}, {"batchSize": (1, 1, 498), "blocks": (500, 1, 998)}),
     maxNumPrefillSeqs=2_236,
-    contiguousPagedAttention=False,
+    settings=SPLIT,
 )
 """Nearly 250,000 buckets in each phase."""
 
@@ -90,7 +92,7 @@ ACCEPTED = {
         {"maxModelLen": 4_096},
         blockSize=4_096,
         maxNumPrefillSeqs=1,
-        contiguousPagedAttention=False,
+        settings=SPLIT,
     ),
     "exponential with the largest limits": spec(
         {"strategy": "Exponential"}, {"maxModelLen": 16_777_216}, maxNumPrefillSeqs=65_536
@@ -139,7 +141,7 @@ REFUSED = {
         "spec.engine.settings: ",
     ),
     "a range of 25,000 values": (
-        spec(linear({}, {"batchSize": (1, 1, 40), "blocks": (50, 1, 25_000)}), contiguousPagedAttention=False),
+        spec(linear({}, {"batchSize": (1, 1, 40), "blocks": (50, 1, 25_000)}), settings=SPLIT),
         "spec.bucketing.decode.blocks: a step of 1 up to 25000 gives more than 10000 values",
     ),
     "no memory": (

@@ -34,7 +34,7 @@ def test_gated_delta_networks_are_found(model_type: str, types: tuple[str, ...],
 def test_mixed_windows_require_scattered_blocks() -> None:
     kinds = LayerKinds(mixes_windows=True)
     (sentence,) = reasons(kinds, contiguous_paged_attention=True)
-    assert sentence.endswith("Set spec.engine.contiguousPagedAttention to false.")
+    assert sentence.endswith("Set VLLM_CONTIGUOUS_PA to false in spec.engine.settings.")
     assert reasons(kinds, contiguous_paged_attention=False) == []
 
 

@@ -53,7 +53,8 @@ def test_setting_ignored_by_the_mode_is_reported() -> None:
 def test_field_ignored_by_the_mode_is_reported() -> None:
     config = vllm_config(engine={"executionMode": "eager"}, warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == [
-        "warmup.failOnColdShapes is ignored by execution mode Eager: this setting needs HpuGraphs or TorchCompile"
+        "engine.settings VLLM_FULL_WARMUP is ignored by execution mode Eager: this setting needs HpuGraphs or "
+        "TorchCompile"
     ]
 
 
@@ -66,7 +67,9 @@ def test_fail_on_cold_shapes_is_not_ignored_in_graph_modes(mode: str) -> None:
 def test_field_that_only_a_card_reads_is_reported() -> None:
     cpu = {"device": "cpu", "executionMode": "torchCompile"}
     config = vllm_config(engine=cpu, warmup={"failOnColdShapes": True})
-    assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: this setting needs hpu"]
+    assert list(ignored_knobs(config)) == [
+        "engine.settings VLLM_FULL_WARMUP is ignored by device cpu: this setting needs hpu"
+    ]
 
 
 def test_graph_share_is_ignored_without_capture() -> None:
@@ -74,7 +77,8 @@ def test_graph_share_is_ignored_without_capture() -> None:
         engine={"name": "sim", "executionMode": "eager"}, warmup={"promptRatio": 0.5, "promptOrder": "maxBs"}
     )
     assert list(ignored_knobs(config)) == [
-        "warmup.promptGraphPercent is ignored by execution mode Eager: this setting needs HpuGraphs or TorchCompile"
+        "engine.settings VLLM_GRAPH_PROMPT_RATIO is ignored by execution mode Eager: this setting needs HpuGraphs or "
+        "TorchCompile"
     ]
 
 

@@ -11,6 +11,7 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import setting_error
 from gaudi_runtime.knobs.fields import field_values
 from gaudi_runtime.knobs.render import render_engine_options
+from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS
 from gaudi_runtime.knobs.table import ENGINE, KnobHome, knobs
 from tests.unit.runtime.knobs.configs import vllm_config
 
@@ -24,8 +25,8 @@ def args(**sections: Any) -> tuple[str, ...]:
 
 
 def test_renderer_sets_exactly_the_knobs_of_fields() -> None:
-    owned = {knob.name for knob in knobs().values() if knob.home is KnobHome.FIELD and knob.reader in ENGINE}
-    assert set(field_values(vllm_config())) == owned
+    rows = [knob for knob in knobs().values() if knob.home is KnobHome.FIELD or knob.name in SETTING_FIELDS]
+    assert set(field_values(vllm_config())) == {knob.name for knob in rows if knob.reader in ENGINE}
 
 
 def test_environment_of_a_plain_model() -> None:
@@ -221,12 +222,20 @@ def test_all_wrong_settings_are_refused_together() -> None:
     )
 
 
+def test_setting_that_has_a_field_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        render_engine_options(vllm_config(engine={"settings": {"VLLM_CONTIGUOUS_PA": "false"}}))
+    assert str(refused.value) == (
+        "engine.settings: VLLM_CONTIGUOUS_PA is a field of a RuntimeConfig: set limits.contiguousPagedAttention."
+    )
+
+
 def test_every_engine_setting_is_rendered() -> None:
     samples = {
         "bool": "true", "int": "1024", "float": "1", "path": "/a", "json": "{}", "string": "a", "list": "1",
     }  # fmt: skip
     rows = [each for each in knobs().values() if each.home is KnobHome.SETTINGS and each.reader in ENGINE]
-    for row in rows:
+    for row in (each for each in rows if each.name not in SETTING_FIELDS):
         named = row.type == "enum" or (row.type == "list" and len(row.choices) > 1)
         value = row.choices[0] if named else samples[row.type]
         value = "1" if row.name in ("LOG_LEVEL_ALL", "VLLM_ROW_PARALLEL_CHUNKS") else value

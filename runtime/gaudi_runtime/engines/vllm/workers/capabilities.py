@@ -319,7 +319,7 @@ def _check_speculation(runner: Any) -> None:
     if runner.use_contiguous_pa:
         raise ConfigError(
             "Speculative decoding gives wrong answers with contiguous paged attention (vllm-gaudi 0.26). Set "
-            "spec.engine.contiguousPagedAttention to false."
+            "VLLM_CONTIGUOUS_PA to false in spec.engine.settings."
         )
     find_degradations(runner.bucketing_manager, SEEDS)
 

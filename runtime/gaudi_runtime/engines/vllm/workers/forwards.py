@@ -240,7 +240,7 @@ class ForwardObserver:
         ran_before = padded_shape in self._known_shapes
         if self._refuses_cold and not ran_before and not warmup_mode:
             raise ColdShape(
-                f"{padded_shape.phase} shape {tuple(bucket)} was not warmed up, but warmup.failOnColdShapes is true"
+                f"{padded_shape.phase} shape {tuple(bucket)} was not warmed up, but VLLM_FULL_WARMUP is true"
             )
         self._current = _Forward(padded_shape, ran_before)
         self._known_shapes.add(padded_shape)

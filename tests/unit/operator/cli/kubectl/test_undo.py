@@ -33,7 +33,7 @@ RESOURCES = {
     "plain": resource(),
     "other model": resource(model={"maxModelLen": 512}),
     "no engine section": resource(engine=None, pod={"labels": {"team": "a"}}),
-    "cards": resource(accelerator=CARD, warmup={"promptGraphPercent": 50}),
+    "cards": resource(accelerator=CARD, warmup={"graphMemoryPercent": 50}),
     "stall timeout": resource(warmup={"stallTimeoutSeconds": 60}, readiness={"minCapturedPromptPercent": 50}),
     "restarted": resource(annotations={**RESTARTED, "example.com/s": "note"}),
     "only restarted": resource(annotations=RESTARTED),
@@ -67,7 +67,7 @@ def test_fields_outside_the_revision_are_kept() -> None:
 
 
 def test_field_unset_in_the_revision_is_removed() -> None:
-    now = resource(warmup={"promptGraphPercent": 50}, model={"maxModelLen": 512})
+    now = resource(warmup={"graphMemoryPercent": 50}, model={"maxModelLen": 512})
     patch = undo_patch(now, inputs(resource()))
     assert {"op": "remove", "path": "/spec/warmup"} in patch
     (model,) = [step["value"] for step in patch if step["path"] == "/spec/model"]
@@ -111,7 +111,7 @@ def test_undo_removes_the_pin() -> None:
 def test_section_missing_from_the_stored_inputs_is_removed() -> None:
     stored = inputs(resource())
     del stored["warmup"]
-    now = resource(warmup={"promptGraphPercent": 50})
+    now = resource(warmup={"graphMemoryPercent": 50})
     assert "warmup" not in patched(now, undo_patch(now, stored))["spec"]
 
 

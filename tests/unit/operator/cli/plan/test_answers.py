@@ -68,7 +68,7 @@ LONG: dict[str, Any] = {
             "maxNumSeqs": 2,
             "maxNumBatchedTokens": 8192,
             "prefixCaching": True,
-            "contiguousPagedAttention": False,
+            "settings": {"VLLM_CONTIGUOUS_PA": "false"},
         },
     },
 }

@@ -18,13 +18,13 @@ from tests.support.forecasts import seed
 from tests.unit.operator.core.resources import inference
 
 QWEN = {"card": "gaudi3", "model": "Qwen/Qwen2.5-7B"}
-LONG = {"maxNumBatchedTokens": 8192, "maxNumSeqs": 32, "blockSize": 128, "contiguousPagedAttention": True}
+LONG = {"maxNumBatchedTokens": 8192, "maxNumSeqs": 32, "blockSize": 128, "settings": {"VLLM_CONTIGUOUS_PA": "true"}}
 CASES: dict[str, dict[str, Any]] = {
     "the seeds": {},
-    "more for prompts": {"warmup": {"promptGraphPercent": 90}},
+    "more for prompts": {"engine": {"settings": {"VLLM_GRAPH_PROMPT_RATIO": "0.9"}}},
     "little for graphs": {"warmup": {"graphMemoryPercent": 2}},
     "nothing for graphs": {"warmup": {"graphMemoryPercent": 0}},
-    "largest batch first": {"warmup": {"promptOrder": "MaxBs"}},
+    "largest batch first": {"engine": {"settings": {"VLLM_GRAPH_PROMPT_STRATEGY": "max_bs"}}},
     "half a card": {"accelerator": {"generation": "none", "deviceMemory": "40Gi"}},
     "another model on another card": {"engine": {**LONG, "simulation": QWEN}, "bucketing": {"strategy": "Exponential"}},
 }

@@ -38,7 +38,13 @@ ENGINE = st.fixed_dictionaries(
         "maxNumPrefillSeqs": st.integers(1, 64),
         "maxNumBatchedTokens": st.integers(1, 16_384),
         "prefixCaching": st.booleans(),
-        "contiguousPagedAttention": st.booleans(),
+        "settings": st.fixed_dictionaries(
+            {},
+            optional={
+                "VLLM_CONTIGUOUS_PA": st.sampled_from(["true", "false"]),
+                "VLLM_GRAPH_PROMPT_RATIO": st.sampled_from(["0", "0.5", "1"]),
+            },
+        ),
         "deviceMemoryUtilizationPercent": st.integers(1, 100),
     },
 )
@@ -52,7 +58,7 @@ SPECS = st.fixed_dictionaries(
         ),
         "engine": ENGINE,
         "bucketing": BUCKETING,
-        "warmup": st.fixed_dictionaries({"graphMemoryPercent": st.integers(0, 99), "promptGraphPercent": PERCENTS}),
+        "warmup": st.fixed_dictionaries({"graphMemoryPercent": st.integers(0, 99)}),
         "readiness": st.fixed_dictionaries(
             {
                 "minCapturedPromptPercent": PERCENTS,

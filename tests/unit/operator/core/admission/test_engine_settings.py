@@ -37,6 +37,39 @@ def test_wrong_setting_is_refused_with_a_message() -> None:
     )
 
 
+SLICES = {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "true"}
+
+
+@pytest.mark.parametrize(
+    "settings", [SLICES, {"VLLM_FULL_WARMUP": "1"}, {"--max-cudagraph-capture-size": 512}], ids=str
+)
+def test_setting_that_only_vllm_has_is_refused_for_torch(settings: dict[str, Any]) -> None:
+    (name,) = settings
+    assert why_settings_are_wrong(inference(engine={"name": "torch", "settings": settings})) == (
+        f"spec.engine.settings: {name} is not available with the torch engine: remove it, or use engine vllm."
+    )
+
+
+@pytest.mark.parametrize("settings", [{"VLLM_FULL_WARMUP": "0"}, {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "no"}], ids=str)
+def test_setting_that_is_off_is_accepted_for_torch(settings: dict[str, Any]) -> None:
+    assert why_settings_are_wrong(inference(engine={"name": "torch", "settings": settings})) is None
+
+
+def test_slices_are_refused_with_strategy_optimal() -> None:
+    refused = inference(engine={"name": "vllm", "settings": SLICES}, bucketing={"strategy": "Optimal"})
+    assert why_settings_are_wrong(refused) == (
+        "spec.engine.settings: PT_HPU_SDPA_QKV_SLICE_MODE_FWD cannot be combined with bucketing.strategy Optimal, "
+        "which plans queries of any length: use another strategy."
+    )
+
+
+def test_size_of_slices_without_slices_is_ignored() -> None:
+    found = inference(accelerator=CARD, engine={"name": "vllm", "settings": {"PT_HPU_SDPA_BC_FACTOR": 512}})
+    assert why_settings_are_ignored(found) == (
+        "spec.engine.settings PT_HPU_SDPA_BC_FACTOR is ignored without PT_HPU_SDPA_QKV_SLICE_MODE_FWD."
+    )
+
+
 def test_argument_or_variable_owned_by_a_field_is_refused() -> None:
     engine = {
         "name": "vllm",
@@ -150,7 +183,7 @@ def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
 @pytest.mark.parametrize(
     "section",
     [
-        {"warmup": {"failOnColdShapes": True, "maxGraphTokens": 512}},
+        {"engine": {"name": "vllm", "settings": {"VLLM_FULL_WARMUP": "1", "--max-cudagraph-capture-size": 512}}},
         {"model": {"kvCacheDtype": "fp8_inc", "quantization": {"method": "inc", "configFile": "a.json"}}},
         {"parallelism": {"tensor": 2, "expert": True}},
         {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}}},
@@ -166,6 +199,10 @@ def test_field_outside_the_plan_keeps_the_plan_hash(section: dict[str, Any]) -> 
 
 def test_field_of_the_plan_changes_the_plan_hash() -> None:
     assert plan_hash_of(revision(maxNumSeqs=8)) != plan_hash_of(revision(maxNumSeqs=4))
+
+
+def test_setting_of_the_plan_changes_the_plan_hash() -> None:
+    assert plan_hash_of(revision(settings={"VLLM_CONTIGUOUS_PA": "false"})) != plan_hash_of(revision())
 
 
 def test_setting_reaches_the_container_and_the_configuration() -> None:

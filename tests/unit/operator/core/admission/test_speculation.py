@@ -10,7 +10,7 @@ from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 SETTING = "spec.engine.settings --speculative-config"
-SPLIT: dict[str, Any] = {"contiguousPagedAttention": False}
+SPLIT = {"VLLM_CONTIGUOUS_PA": "false"}
 UNKNOWN = "vllm-gaudi 0.26 does not support this method"
 OF_A_MODEL = (
     "vllm-gaudi 0.26 neither compiles a draft model nor checks the shapes of a draft model, so these shapes can be "
@@ -18,8 +18,10 @@ OF_A_MODEL = (
 )
 
 
-def refused(config: dict[str, Any], card: bool = True, **engine: Any) -> Problem | None:
-    asked = {"name": "vllm", "settings": {"--speculative-config": json.dumps(config)}, **engine}
+def refused(
+    config: dict[str, Any], settings: dict[str, str] | None = None, card: bool = True, **engine: Any
+) -> Problem | None:
+    asked = {"name": "vllm", "settings": {"--speculative-config": json.dumps(config), **(settings or {})}, **engine}
     return first_violation(inference(engine=asked, **({"accelerator": CARD} if card else {})), DEFAULTS)
 
 
@@ -32,7 +34,7 @@ def ngram(tokens: int) -> dict[str, Any]:
     [("eagle", OF_A_MODEL), ("medusa", UNKNOWN), ("ngram_gpu", UNKNOWN), ("ngrab", UNKNOWN), ("n", UNKNOWN)],
 )
 def test_other_methods_than_ngram_are_refused(method: str, why: str) -> None:
-    assert refused({"method": method, "num_speculative_tokens": 2}, **SPLIT, maxNumBatchedTokens=512) == Problem(
+    assert refused({"method": method, "num_speculative_tokens": 2}, SPLIT, maxNumBatchedTokens=512) == Problem(
         "NotBuilt",
         f"{SETTING}: method {method} is not implemented in this release, because {why}. Use method ngram.",
     )
@@ -47,15 +49,15 @@ def test_drafts_without_a_card_are_refused() -> None:
 
 @pytest.mark.parametrize("config", [{"method": "ngram"}, ngram(0), ngram(65)], ids=str)
 def test_number_of_drafts_outside_its_bounds_is_refused(config: dict[str, Any]) -> None:
-    assert refused(config, **SPLIT, maxNumBatchedTokens=1024) == Problem(
+    assert refused(config, SPLIT, maxNumBatchedTokens=1024) == Problem(
         "SettingsWrong", f"{SETTING}: num_speculative_tokens must be a whole number from 1 to 64."
     )
 
 
 @pytest.mark.parametrize(("tokens", "least"), [(1, 264), (2, 268), (64, 516)])
 def test_steps_must_hold_a_prompt_and_all_drafts(tokens: int, least: int) -> None:
-    assert refused(ngram(tokens), **SPLIT, maxNumBatchedTokens=least) is None
-    assert refused(ngram(tokens), **SPLIT, maxNumBatchedTokens=least - 1) == Problem(
+    assert refused(ngram(tokens), SPLIT, maxNumBatchedTokens=least) is None
+    assert refused(ngram(tokens), SPLIT, maxNumBatchedTokens=least - 1) == Problem(
         "SettingsWrong",
         f"{SETTING}: spec.engine.maxNumBatchedTokens is {least - 1}, but must be at least {least}. A step needs "
         f"room for a prompt of maxModelLen tokens and for {1 + tokens} tokens of each of maxNumSeqs sequences.",
@@ -66,5 +68,5 @@ def test_drafts_with_contiguous_attention_are_refused() -> None:
     assert refused({"model": "ngram", "num_speculative_tokens": 2}, maxNumBatchedTokens=268) == Problem(
         "SettingsWrong",
         f"{SETTING}: vLLM's plugin gives wrong answers with contiguous paged attention. Set "
-        "spec.engine.contiguousPagedAttention to false.",
+        "VLLM_CONTIGUOUS_PA to false in spec.engine.settings.",
     )

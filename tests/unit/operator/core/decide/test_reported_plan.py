@@ -29,7 +29,8 @@ def test_pod_that_cannot_reach_its_thresholds_fails_before_captures() -> None:
     [stalled] = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
     assert stalled["message"].endswith(
         "cannot receive traffic: spec.readiness requires 100 % of the prompt graphs, but limits in the spec leave only "
-        "12 of 24. Raise spec.warmup.maxGraphTokens, or lower the percentages in spec.readiness."
+        "12 of 24. Raise --max-cudagraph-capture-size in spec.engine.settings, or lower the percentages in "
+        "spec.readiness."
     )
 
 

@@ -27,16 +27,12 @@ CHANGES: dict[str, Any] = {
     "bucketing.strategy": "Linear",
     "engine.blockSize": 32,
     "engine.chunkedPrefill": True,
-    "engine.contiguousPagedAttention": False,
     "engine.deviceMemoryUtilizationPercent": 50,
     "engine.executionMode": "Lazy",
     "engine.maxNumBatchedTokens": 128,
     "engine.maxNumPrefillSeqs": 2,
     "engine.maxNumSeqs": 8,
     "engine.prefixCaching": False,
-    "engine.slidingWindowSlices": {},
-    "engine.slidingWindowSlices.fromTokens": 4096,
-    "engine.slidingWindowSlices.tokens": 512,
     "model.lora.adapters": [{"name": "sql", "source": {"ociImage": {"reference": "sql:1"}}}],
     "model.dtype": "bfloat16",
     "model.itemsPerPrompt.audio": 0,
@@ -54,9 +50,7 @@ CHANGES: dict[str, Any] = {
     "parallelism.pipeline": 2,
     "parallelism.tensor": 2,
     "warmup.enabled": False,
-    "warmup.failOnColdShapes": True,
     "warmup.graphMemoryPercent": 30,
-    "warmup.maxGraphTokens": 512,
 }
 RANGES = {
     f"bucketing.{dimension}.{setting}": 8
@@ -67,7 +61,6 @@ ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} f
 ALSO_NEEDED: dict[str, dict[str, Any]] = {
     "model.lora.maxRank": {"model": {"lora": {"adapters": ADAPTERS}}},
     "model.lora.maxAdapters": {"model": {"lora": {"adapters": ADAPTERS}}},
-    "warmup.maxGraphTokens": {"engine": {"executionMode": "HpuGraphs"}},
     "engine.chunkedPrefill": {"engine": {"prefixCaching": False}},
 }
 """Further fields needed for a change of a field."""

@@ -68,7 +68,7 @@ async def test_graph_above_max_graph_tokens_is_left_out(monkeypatch: pytest.Monk
     _, report = await start_engine_on(Cluster([Card(longest_graphed=400)] * 2), monkeypatch, config)
     assert (report.prompt.left_out_by_limit, report.prompt.failed) == (1, 0)
     assert report.skipped[0].reason == (
-        "prompts of 512 tokens run without a graph, because warmup.maxGraphTokens is 400"
+        "prompts of 512 tokens run without a graph, because --max-cudagraph-capture-size is 400"
     )
 
 
@@ -156,7 +156,7 @@ async def test_window_bucket_that_results_in_nan_ends_the_start(monkeypatch: pyt
         limits={"maxModelLen": 32768, "maxNumSeqs": 1, "maxNumBatchedTokens": 32768},
         bucketing={"strategy": "file", "file": "(1, 32768, 0)\n(1, 1, 256)"},
     )
-    with pytest.raises(PlanImpossible, match=r"or set engine\.slidingWindowSlices"):
+    with pytest.raises(PlanImpossible, match=r"or set PT_HPU_SDPA_QKV_SLICE_MODE_FWD"):
         await start_engine_on(cluster, monkeypatch, config)
 
 

@@ -60,7 +60,7 @@ async def test_model_with_wrong_answers_is_refused_before_vllm_starts(tmp_path: 
     config = two_cards()
     model = config.model.model_copy(update={"path": str(tmp_path)})
     engine = VllmEngine(config.model_copy(update={"model": model}), asyncio.get_running_loop())
-    with pytest.raises(ConfigError, match="contiguousPagedAttention to false"):
+    with pytest.raises(ConfigError, match="VLLM_CONTIGUOUS_PA to false"):
         engine.load(lambda: None)
 
 

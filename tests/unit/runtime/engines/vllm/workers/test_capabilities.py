@@ -173,7 +173,7 @@ def test_contract_has_the_names_for_drafts(case: tuple[str, PluginName]) -> None
 def test_drafts_with_contiguous_attention_are_refused() -> None:
     runner = plugin(Card(), drafts=3)
     runner.use_contiguous_pa = True
-    with pytest.raises(ConfigError, match=r"Set spec\.engine\.contiguousPagedAttention to false"):
+    with pytest.raises(ConfigError, match=r"Set VLLM_CONTIGUOUS_PA to false"):
         HpuVerbs(runner, bridge(Card()))
 
 

@@ -286,7 +286,7 @@ def test_cold_shapes_are_refused_before_they_run(lazy: bool) -> None:
     verbs.plan([PROMPT], [DECODE])
     verbs.warm("prompt", PROMPT)
     compiled = card.recipes
-    with pytest.raises(ColdShape, match=r"prompt shape \(32, 32, 0\) was not warmed up, but warmup.failOnColdShapes"):
+    with pytest.raises(ColdShape, match=r"prompt shape \(32, 32, 0\) was not warmed up, but VLLM_FULL_WARMUP"):
         serve_step(verbs, runner, ("prompt", (3, 5, 0)))
     assert "prompt shape (32, 32, 0)" in left[0]
     assert serve_step(verbs, runner, ("prompt", (2, 200, 0)))[0][-2:] == [1, 0]

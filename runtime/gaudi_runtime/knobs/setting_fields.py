@@ -1,0 +1,68 @@
+"""The entries of engine.settings that a RuntimeConfig has as typed fields. Pure.
+
+Plan and warm-up depend on these knobs, so the runtime reads fields, and the plan hash contains them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gaudi_runtime.contract.bucketing import AttentionSlices
+from gaudi_runtime.contract.config import CaptureOrder
+from gaudi_runtime.knobs.table import Knob, KnobType, knobs
+from gaudi_runtime.knobs.values import to_engine_value
+
+SLICED = "PT_HPU_SDPA_QKV_SLICE_MODE_FWD"
+SETTING_FIELDS = {
+    "VLLM_CONTIGUOUS_PA": ("limits", "contiguous_paged_attention"),
+    SLICED: ("limits", "sliding_window_slices"),
+    "PT_HPU_SDPA_BC_FACTOR": ("slices", "tokens"),
+    "VLLM_FUSEDSDPA_SLIDE_THLD": ("slices", "from_tokens"),
+    "VLLM_GRAPH_PROMPT_RATIO": ("warmup", "prompt_ratio"),
+    "VLLM_GRAPH_PROMPT_STRATEGY": ("warmup", "prompt_order"),
+    "VLLM_GRAPH_DECODE_STRATEGY": ("warmup", "decode_order"),
+    "--max-cudagraph-capture-size": ("warmup", "max_graph_tokens"),
+    "VLLM_FULL_WARMUP": ("warmup", "fail_on_cold_shapes"),
+}
+"""The section and the field of each such knob. The section `slices` is limits.sliding_window_slices."""
+SLICE_SETTINGS = tuple(name for name, (section, _) in SETTING_FIELDS.items() if section == "slices")
+
+
+class SplitSettings(NamedTuple):
+    """The entries of engine.settings, by the place where a RuntimeConfig has them."""
+
+    limits: dict[str, Any]
+    warmup: dict[str, Any]
+    engine: dict[str, str]
+
+
+def split_settings(settings: Mapping[str, str]) -> SplitSettings:
+    """Return the entries of engine.settings by their place. Wrong values are left out, because check.py reports them.
+
+    The settings of slices have no effect without SLICED.
+    """
+    sections: dict[str, dict[str, Any]] = {"limits": {}, "slices": {}, "warmup": {}}
+    for name in settings.keys() & SETTING_FIELDS.keys():
+        section, field = SETTING_FIELDS[name]
+        value = _typed_value(knobs()[name], settings[name])
+        if value is not None:
+            sections[section][field] = value
+    limits = sections["limits"]
+    if limits.pop("sliding_window_slices", False):
+        limits["sliding_window_slices"] = AttentionSlices.model_validate(sections["slices"])
+    engine = {name: value for name, value in settings.items() if name not in SETTING_FIELDS}
+    return SplitSettings(limits, sections["warmup"], engine)
+
+
+def _typed_value(knob: Knob, value: str) -> Any:
+    try:
+        word = to_engine_value(knob, value)
+    except ValueError:
+        return None
+    match knob.type:
+        case KnobType.BOOL:
+            return word == knob.choices[0]
+        case KnobType.INT:
+            return int(word)
+        case KnobType.FLOAT:
+            return float(word)
+    return CaptureOrder[word.upper()]
