@@ -62,8 +62,13 @@ DESCRIBED: Manifest = {
         "maxNumPrefillSeqs": 4,
         "maxNumBatchedTokens": 4096,
         "deviceMemoryUtilizationPercent": 50,
-        "settings": {"VLLM_CONTIGUOUS_PA": "false", "VLLM_GRAPH_PROMPT_RATIO": "0.5"},
-        "simulation": {"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B", "timeScale": "0.02"},
+        "settings": {
+            "VLLM_CONTIGUOUS_PA": "false",
+            "VLLM_GRAPH_PROMPT_RATIO": "0.5",
+            "card": "gaudi2",
+            "model": "meta-llama/Llama-3.1-8B",
+            "timeScale": "0.02",
+        },
     },
     "bucketing": {
         "strategy": "Linear",
@@ -76,7 +81,7 @@ DESCRIBED: Manifest = {
 }
 """Llama 3.1 8B on one Gaudi 2, as in examples/reference-llama-3.1-8b-gaudi2-sim.yaml."""
 
-SLOW = {"engine": {"simulation": {"timeScale": "2"}}}
+SLOW = {"engine": {"settings": {"timeScale": "2"}}}
 """A revision that warms up at half the speed of the card."""
 
 

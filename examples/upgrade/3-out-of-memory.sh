@@ -9,7 +9,7 @@ step "The card runs out of memory at the second prompt graph (simulated)"
 patch_spec <<'YAML'
 spec:
   engine:
-    simulation:
+    settings:
       oomAtBucket: prompt:2
 YAML
 expect_rollback CapturedBelowThreshold "the device ran out of memory while this graph was captured"
@@ -18,7 +18,7 @@ step "The memory limit of the container is 24 MiB, and the kernel kills the cont
 patch_spec <<'YAML'
 spec:
   engine:
-    simulation:
+    settings:
       oomAtBucket: null
   pod:
     resources:

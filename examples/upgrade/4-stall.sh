@@ -9,7 +9,7 @@ step "The second prompt bucket never compiles (simulated); stallTimeoutSeconds i
 patch_spec <<'YAML'
 spec:
   engine:
-    simulation:
+    settings:
       stallAtBucket: prompt:2
 YAML
 expect_rollback WarmupStalled "in phase Compiling at prompt bucket (1, 256, 0)"

@@ -9,7 +9,7 @@ run kubectl gaudi rollout pause walkthrough
 patch_spec <<'YAML'
 spec:
   engine:
-    simulation:
+    settings:
       compileSeconds: "2"
 YAML
 kubectl wait gi/walkthrough --for=jsonpath='{.status.conditions[?(@.type=="Ready")].reason}'=RolloutPaused --timeout=60s

@@ -82,7 +82,7 @@ class EndpointWatch:
 def _resource() -> dict[str, Any]:
     simulation = {"compileSeconds": "0.2", "captureSeconds": "0.2"}
     source = {"persistentVolumeClaim": None, "ociImage": {"reference": install.MODEL_IMAGE}}
-    engine = {"name": "sim", "simulation": simulation}
+    engine = {"name": "sim", "settings": simulation}
     return gaudi_inference(NAME, replicas=PODS, model={"source": source}, engine=engine)
 
 

@@ -46,7 +46,6 @@ ENGINES = (
         {"accelerator": CARD, "engine": {"executionMode": "Lazy"}},
     ),
     Bad("extra_args_with_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
-    Bad("simulation_with_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
     Bad(
         "setting_with_a_space",
         "every name must be",

@@ -32,7 +32,7 @@ def resources() -> list[Object]:
         gaudi_inference("traffic", bucketing={"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}),
         gaudi_inference(
             "simulated",
-            engine={"name": "sim", "simulation": {"compileSeconds": "0.01"}},
+            engine={"name": "sim", "settings": {"compileSeconds": "0.01"}},
             bucketing={"prompt": {"query": {"min": 16, "max": 128}}},
         ),
     ]

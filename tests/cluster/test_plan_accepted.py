@@ -18,7 +18,7 @@ from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 from tests.support.real_runtime import real_runtime
 
-FAST = {"server": {"image": "runtime:1"}, "engine": {"simulation": {"timeScale": "0.01"}}}
+FAST = {"server": {"image": "runtime:1"}, "engine": {"settings": {"timeScale": "0.01"}}}
 """The deployment of the reference logs, simulated at a hundred times the card's speed."""
 
 REACHABLE = {"spec": {"readiness": {"minCapturedPromptPercent": 62}}}

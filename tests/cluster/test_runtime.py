@@ -22,7 +22,7 @@ def real_kubelet(api: KubeApi, kubelet: Kubelet, tmp_path: Path) -> Kubelet:
 
 def simulated(**script: str) -> Object:
     """Return a resource with the sim engine, which follows `script`."""
-    return gaudi_inference("tiny", engine={"name": "sim", "simulation": script})
+    return gaudi_inference("tiny", engine={"name": "sim", "settings": script})
 
 
 async def test_real_runtime_warms_up_and_its_gate_opens(

@@ -73,7 +73,7 @@ def leader_metric(installed: Installation, pod: str) -> float:
 
 def another_revision(name: str) -> dict[str, object]:
     """Return spec fields that create a new revision with a slow warm-up."""
-    return {"engine": {"env": [{"name": "REVISION", "value": name}], "simulation": {"compileSeconds": "4"}}}
+    return {"engine": {"env": [{"name": "REVISION", "value": name}], "settings": {"compileSeconds": "4"}}}
 
 
 def rolls_out(state: dict[str, Any]) -> bool:

@@ -67,7 +67,7 @@ def test_pod_of_a_killed_container_leaves_endpoints_until_warm(
 def test_container_killed_during_warm_up_opens_no_gate_until_warm(
     installed: Installation, apply: Apply, pods: Callable[[str], Pods]
 ) -> None:
-    slow = {**SIMULATED, "engine": {"name": "sim", "simulation": {"compileSeconds": "4"}}}
+    slow = {**SIMULATED, "engine": {"name": "sim", "settings": {"compileSeconds": "4"}}}
     resource, of = apply("killed-warming", **slow), pods("killed-warming")
     states = resource.states(PATIENCE)
     next(

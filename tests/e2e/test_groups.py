@@ -116,7 +116,7 @@ def test_deleted_worker_is_recreated_with_its_group(served: Resource, pods: Pods
 def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, pods: Pods) -> None:
     """Rank 0 compiles immediately. The group waits for the slow bucket of rank 1."""
     slow = {"onlyRank": "1", "slowAtBucket": "decode:1", "slowSeconds": str(round(SLOW_SECONDS / TIME_SCALE))}
-    served.patch({"engine": {"simulation": slow}})
+    served.patch({"engine": {"settings": slow}})
     states = served.states(PATIENCE)
     compiling = next(state for state in states if "Compiling" in [pod["phase"] for pod in state["status"]["pods"]])
     assert [pod["gate"] for pod in compiling["status"]["pods"] if pod["phase"] == "Compiling"] == [False]
@@ -130,7 +130,7 @@ def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, p
 def test_revision_stalled_on_one_rank_rolls_back_while_others_serve(served: Resource, pods: Pods) -> None:
     leader, _ = leader_and_worker(pods)
     stall = {"onlyRank": "1", "stallAtBucket": "prompt:1", "slowAtBucket": None, "slowSeconds": None}
-    served.patch({"engine": {"simulation": stall}, "warmup": {"stallTimeoutSeconds": 10}})
+    served.patch({"engine": {"settings": stall}, "warmup": {"stallTimeoutSeconds": 10}})
     for state in served.states(PATIENCE):
         assert state["status"]["readyReplicas"] == 1
         stalled = condition(state, "Stalled")

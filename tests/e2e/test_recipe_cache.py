@@ -75,7 +75,7 @@ def test_later_pod_starts_from_shared_recipes(
     tmp_path: Path,
 ) -> None:
     shared = {"size": "1Gi", "storageClassName": storage_class}
-    engine = {"name": "sim", "simulation": {"compileSeconds": "2", "recipeSeconds": "0.1"}}
+    engine = {"name": "sim", "settings": {"compileSeconds": "2", "recipeSeconds": "0.1"}}
     resource = apply(NAME, replicas=1, bucketing=ONE_BUCKET, engine=engine, recipeCache=shared)
     pods = Pods(installed, namespace, NAME)
     assert "has no recipes for this software" in filled(resource)["message"]

@@ -64,7 +64,7 @@ def chat(
 ) -> Resource:
     """A slow model with an autoscaler. The chart admits the monitoring namespace that the page names."""
     autoscaling = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
-    slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
+    slow = {"name": "sim", "settings": {"tokensPerSecond": "5"}}
     ((label, value),) = MONITORING["from"][0]["namespaceSelector"]["matchLabels"].items()
     escaped = label.replace(".", "\\.")
     install.install_chart(installed, f"monitoring.from[0].namespaceSelector.matchLabels.{escaped}={value}")

@@ -9,13 +9,12 @@ SEED: Object = {
     "accelerator": {"generation": "gaudi2", "deviceMemory": None},
     "engine": {
         "name": "sim",
-        "simulation": {"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"},
         "blockSize": 1,
         "maxNumSeqs": 4,
         "maxNumPrefillSeqs": 4,
         "maxNumBatchedTokens": 4096,
         "deviceMemoryUtilizationPercent": 50,
-        "settings": {"VLLM_CONTIGUOUS_PA": "false"},
+        "settings": {"VLLM_CONTIGUOUS_PA": "false", "card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"},
     },
     "bucketing": {
         "strategy": "Linear",
@@ -43,7 +42,7 @@ def seed(**changes: Any) -> Object:
 def on_a_card(**changes: Any) -> Object:
     """Return the spec sections with a real engine. Only the served name identifies the model."""
     real = {
-        "engine": {"name": "torch", "simulation": None, "executionMode": "HpuGraphs"},
+        "engine": {"name": "torch", "settings": {"card": None, "model": None}, "executionMode": "HpuGraphs"},
         "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},
     }
     return merged(merged(SEED, real), changes)
@@ -52,7 +51,7 @@ def on_a_card(**changes: Any) -> Object:
 def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) -> Object:
     """Return the spec sections with a real engine and a model repository."""
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
-    real = {"engine": {"name": "vllm", "simulation": None, "executionMode": "HpuGraphs"}}
+    real = {"engine": {"name": "vllm", "settings": {"card": None, "model": None}, "executionMode": "HpuGraphs"}}
     spec = merged(merged(SEED, real), changes)
     # Keep the None values. When this spec is merged into another spec, a None value removes the other spec's source.
     return {**spec, "model": {**spec["model"], "source": source}}

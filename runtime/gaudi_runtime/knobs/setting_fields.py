@@ -1,6 +1,7 @@
-"""The entries of engine.settings that a RuntimeConfig has as typed fields. Pure.
+"""The entries of engine.settings that a RuntimeConfig has as fields. Pure.
 
-Plan and warm-up depend on these knobs, so the runtime reads fields, and the plan hash contains them.
+Plan and warm-up depend on these knobs, so the runtime reads typed fields, and the plan hash contains them. The script
+of the sim engine is another field.
 """
 
 from collections.abc import Mapping
@@ -33,12 +34,14 @@ class SplitSettings(NamedTuple):
     limits: dict[str, Any]
     warmup: dict[str, Any]
     engine: dict[str, str]
+    sim_script: dict[str, str]
 
 
-def split_settings(settings: Mapping[str, str]) -> SplitSettings:
+def split_settings(settings: Mapping[str, str], *, is_simulated: bool = False) -> SplitSettings:
     """Return the entries of engine.settings by their place. Wrong values are left out, because check.py reports them.
 
-    The settings of slices have no effect without SLICED.
+    The settings of slices have no effect without SLICED. With `is_simulated`, names that begin with a lower-case letter
+    are the script of the sim engine. No knob has such a name.
     """
     sections: dict[str, dict[str, Any]] = {"limits": {}, "slices": {}, "warmup": {}}
     for name in settings.keys() & SETTING_FIELDS.keys():
@@ -49,8 +52,10 @@ def split_settings(settings: Mapping[str, str]) -> SplitSettings:
     limits = sections["limits"]
     if limits.pop("sliding_window_slices", False):
         limits["sliding_window_slices"] = AttentionSlices.model_validate(sections["slices"])
-    engine = {name: value for name, value in settings.items() if name not in SETTING_FIELDS}
-    return SplitSettings(limits, sections["warmup"], engine)
+    sim_script = {name: value for name, value in settings.items() if is_simulated and name[0].islower()}
+    fields = sim_script.keys() | SETTING_FIELDS.keys()
+    engine = {name: value for name, value in settings.items() if name not in fields}
+    return SplitSettings(limits, sections["warmup"], engine, sim_script)
 
 
 def _typed_value(knob: Knob, value: str) -> Any:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, ShortText, number_as_text
+from gaudi_operator.api.base import ApiModel, number_as_text
 from gaudi_operator.api.schema_keywords import (
     Rule,
     config_with_rules,
@@ -13,7 +13,7 @@ from gaudi_operator.api.schema_keywords import (
     rules_keyword,
 )
 from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
-from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
+from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 
@@ -43,10 +43,6 @@ class Engine(ApiModel):
         Rule(
             rule="self.name == 'vllm' || !has(self.extraArgs) || self.extraArgs.size() == 0",
             message="spec.engine.extraArgs is only for the vllm engine: remove it",
-        ),
-        Rule(
-            rule="self.name == 'sim' || !has(self.simulation)",
-            message="spec.engine.simulation is only for the sim engine: remove it",
         ),
         Rule(
             rule=f"self.name != 'torch' || !{cel_is_one_of('executionMode', ExecutionMode.LAZY)}",
@@ -92,7 +88,8 @@ class Engine(ApiModel):
         {},
         description="Environment variables and arguments of the engine that have no field, by name."
         " docs/reference/knobs.md lists the names. The operator validates names and values before a pod starts. Use"
-        " extraArgs for other arguments, and env for other variables.",
+        " extraArgs for other arguments, and env for other variables. With the sim engine, names that begin with a"
+        " lower-case letter are its script (docs/reference/sim.md).",
         json_schema_extra=rules_keyword(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
@@ -110,7 +107,4 @@ class Engine(ApiModel):
         (),
         description="Environment variables of the runtime container that are not in docs/reference/knobs.md.",
         json_schema_extra=list_map_keywords("name"),
-    )
-    simulation: Annotated[dict[ShortText, VariableValue], Field(max_length=32)] | None = Field(
-        None, description="Script of the sim engine: simulated card, times and faults, by name (docs/reference/sim.md)."
     )

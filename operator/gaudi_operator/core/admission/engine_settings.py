@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
-from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config
+from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config, settings_by_place
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName
@@ -21,7 +21,7 @@ from gaudi_runtime.knobs.check import (
     variable_errors,
 )
 from gaudi_runtime.knobs.ranges import ignored_settings
-from gaudi_runtime.knobs.setting_fields import SLICE_SETTINGS, SLICED, split_settings
+from gaudi_runtime.knobs.setting_fields import SLICE_SETTINGS, SLICED
 
 
 def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
@@ -72,7 +72,9 @@ def _overridden_fields(inference: Inference) -> Iterator[str]:
 def _setting_faults(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
     variables = {variable.name: variable.value for variable in engine.env}
-    yield from (f"engine.settings: {error}" for error in setting_errors(engine.settings))
+    script = settings_by_place(engine).sim_script
+    settings = {name: value for name, value in engine.settings.items() if name not in script}
+    yield from (f"engine.settings: {error}" for error in setting_errors(settings))
     yield from (f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args))
     yield from (f"engine.env: {error}" for error in variable_errors(variables))
     yield from (f"engine.settings: {error}" for error in _combination_errors(inference.spec))
@@ -80,7 +82,7 @@ def _setting_faults(inference: Inference) -> Iterator[str]:
 
 def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
     """Yield an error without a full stop for every setting that another field of the spec rules out."""
-    limits, warmup, _ = split_settings(spec.engine.settings)
+    limits, warmup, *_ = settings_by_place(spec.engine)
     is_torch, is_optimal = spec.engine.name is EngineName.TORCH, spec.bucketing.strategy is Strategy.OPTIMAL
     is_sliced = "sliding_window_slices" in limits
     only_vllm = "is not available with the torch engine: remove it, or use engine vllm"

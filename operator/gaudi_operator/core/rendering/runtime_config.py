@@ -6,6 +6,7 @@ never changes.
 
 from posixpath import basename, join, normpath
 
+from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
@@ -39,7 +40,7 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
-from gaudi_runtime.knobs.setting_fields import split_settings
+from gaudi_runtime.knobs.setting_fields import SplitSettings, split_settings
 from gaudi_runtime.knobs.speculation import read_speculation
 
 _DAY_SECONDS = 86_400
@@ -108,7 +109,7 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     """Return the limits of the bucket plan for the RuntimeConfig of a spec."""
     engine, by_tokens = spec.engine, steps_by_tokens(spec)
     return Limits(
-        **split_settings(engine.settings).limits,
+        **settings_by_place(engine).limits,
         max_model_len=spec.model.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         max_num_prefill_seqs=1 if by_tokens else engine.max_num_prefill_seqs,
@@ -120,6 +121,11 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         gapless=None if spec.bucketing.allow_gaps else True,
         steps_by_tokens=by_tokens or None,
     )
+
+
+def settings_by_place(engine: Engine) -> SplitSettings:
+    """Return the entries of engine.settings by the place where the RuntimeConfig has them."""
+    return split_settings(engine.settings, is_simulated=engine.name is EngineName.SIM)
 
 
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
@@ -190,7 +196,7 @@ def _quantization_config(model: Model) -> QuantizationConfig | None:
 
 
 def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
-    memory = spec.accelerator.device_memory
+    memory, settings = spec.accelerator.device_memory, settings_by_place(spec.engine)
     return EngineConfig(
         name=spec.engine.name,
         execution_mode=mode,
@@ -201,15 +207,15 @@ def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfi
         device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),
-        settings=split_settings(spec.engine.settings).engine,
+        settings=settings.engine,
         extra_args=spec.engine.extra_args,
-        sim_script=dict(spec.engine.simulation or {}),
+        sim_script=settings.sim_script,
     )
 
 
 def _warmup_config(spec: GaudiInferenceSpec) -> WarmupConfig:
     return WarmupConfig(
-        **split_settings(spec.engine.settings).warmup,
+        **settings_by_place(spec.engine).warmup,
         enabled=spec.warmup.enabled,
         graph_memory_share=spec.warmup.graph_memory_percent / 100,
         time_budget_seconds=spec.warmup.time_budget_seconds,

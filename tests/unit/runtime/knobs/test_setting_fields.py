@@ -56,7 +56,7 @@ def test_entry_with_a_field_is_not_passed_to_the_engine() -> None:
 
 @pytest.mark.parametrize("name", SETTING_FIELDS)
 def test_wrong_value_is_left_out(name: str) -> None:
-    assert split_settings({name: "x"}) == ({}, {}, {})
+    assert split_settings({name: "x"}) == ({}, {}, {}, {})
 
 
 def test_documented_default_is_the_default_of_the_field() -> None:
@@ -78,6 +78,13 @@ def test_field_accepts_every_value_of_its_knob(name: str, word: str) -> None:
     found: dict[str, Any] = {**split_settings({name: word, SLICED: "1"})._asdict()}
     assert Limits(**LIMITS, **found["limits"])
     assert WarmupConfig(**found["warmup"])
+
+
+def test_script_of_the_sim_engine_is_split_from_knobs() -> None:
+    settings = {"LOG_LEVEL_ALL": "4", "--async-scheduling": "true", "timeScale": "0.01"}
+    found = split_settings(settings, is_simulated=True)
+    assert found.sim_script == {"timeScale": "0.01"}
+    assert found.engine == {"LOG_LEVEL_ALL": "4", "--async-scheduling": "true"}
 
 
 def test_every_knob_with_a_field_is_a_setting() -> None:

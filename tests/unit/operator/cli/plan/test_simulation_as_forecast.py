@@ -17,8 +17,8 @@ from gaudi_runtime.start_engine import start_engine
 from tests.support.forecasts import seed
 from tests.unit.operator.core.resources import inference
 
-QWEN = {"card": "gaudi3", "model": "Qwen/Qwen2.5-7B"}
-LONG = {"maxNumBatchedTokens": 8192, "maxNumSeqs": 32, "blockSize": 128, "settings": {"VLLM_CONTIGUOUS_PA": "true"}}
+QWEN = {"card": "gaudi3", "model": "Qwen/Qwen2.5-7B", "VLLM_CONTIGUOUS_PA": "true"}
+LONG = {"maxNumBatchedTokens": 8192, "maxNumSeqs": 32, "blockSize": 128}
 CASES: dict[str, dict[str, Any]] = {
     "the seeds": {},
     "more for prompts": {"engine": {"settings": {"VLLM_GRAPH_PROMPT_RATIO": "0.9"}}},
@@ -26,7 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
     "nothing for graphs": {"warmup": {"graphMemoryPercent": 0}},
     "largest batch first": {"engine": {"settings": {"VLLM_GRAPH_PROMPT_STRATEGY": "max_bs"}}},
     "half a card": {"accelerator": {"generation": "none", "deviceMemory": "40Gi"}},
-    "another model on another card": {"engine": {**LONG, "simulation": QWEN}, "bucketing": {"strategy": "Exponential"}},
+    "another model on another card": {"engine": {**LONG, "settings": QWEN}, "bucketing": {"strategy": "Exponential"}},
 }
 
 
@@ -41,7 +41,7 @@ async def simulate(spec: dict[str, Any]) -> WarmupReport:
 @pytest.mark.parametrize("case", CASES)
 async def test_simulation_captures_the_forecast_graphs(case: str) -> None:
     spec = seed(**CASES[case])
-    spec["engine"]["simulation"] = {**spec["engine"]["simulation"], "timeScale": "0"}
+    spec["engine"]["settings"] |= {"timeScale": "0"}
     resource = inference(**spec)
     target = forecast_target(resource.spec)
     assert target is not None

@@ -70,6 +70,15 @@ def test_size_of_slices_without_slices_is_ignored() -> None:
     )
 
 
+def test_script_of_the_sim_engine_is_refused_for_torch() -> None:
+    refused = inference(engine={"name": "torch", "settings": {"compileSeconds": "1"}})
+    assert str(why_settings_are_wrong(refused)).startswith("spec.engine.settings: compileSeconds is not a knob")
+
+
+def test_script_of_the_sim_engine_is_accepted() -> None:
+    assert why_settings_are_wrong(sim({"compileSeconds": "1"})) is None
+
+
 def test_argument_or_variable_owned_by_a_field_is_refused() -> None:
     engine = {
         "name": "vllm",

@@ -117,7 +117,7 @@ def test_prompt_batch_defaults_to_the_longest_prompt() -> None:
 
 def test_simulation_is_copied() -> None:
     script = {"compileSeconds": "0.5"}
-    assert config(engine={"name": "sim", "simulation": script}).engine.sim_script == script
+    assert config(engine={"name": "sim", "settings": script}).engine.sim_script == script
 
 
 def test_serving_limits_are_copied() -> None:
