@@ -74,7 +74,7 @@ DESCRIBED: Manifest = {
         "strategy": "Linear",
         "prompt": {"batchSize": {"min": 1, "step": 32, "max": 4}, "query": {"min": 128, "step": 128, "max": 1024}},
         "decode": {"batchSize": {"min": 1, "step": 8, "max": 8}, "blocks": {"min": 16, "step": 16, "max": 128}},
-        "allowGaps": True,
+        "gaps": "Allow",
     },
     "warmup": {"graphMemoryPercent": 40},
     "readiness": {"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 100},

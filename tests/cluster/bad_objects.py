@@ -92,7 +92,7 @@ BUCKETS = (
         {
             "bucketing": {
                 "strategy": "Optimal",
-                "optimal": {"traffic": "prompt 1 9 0 1", "promptGraphs": 4, "graphBytes": 9},
+                "optimal": {"traffic": "prompt 1 9 0 1", "promptGraphs": 4, "graphMemory": 9},
             }
         },
     ),
@@ -103,13 +103,24 @@ BUCKETS = (
     ),
     Bad(
         "padding_limits_with_linear",
-        "padMax and padPercent",
-        {"bucketing": {"strategy": "Linear", "prompt": {"query": {"padPercent": 25}}}},
+        "spec.bucketing.paddingAware is only for strategy PaddingAware",
+        {"bucketing": {"strategy": "Linear", "paddingAware": {}}},
     ),
     Bad(
         "padding_over_fifty_percent",
-        "padPercent in body should be less than or equal to 50",
-        {"bucketing": {"strategy": "PaddingAware", "decode": {"blocks": {"padPercent": 51}}}},
+        "maxPaddingPercent in body should be less than or equal to 50",
+        {"bucketing": {"strategy": "PaddingAware", "paddingAware": {"maxPaddingPercent": 51}}},
+    ),
+    Bad("gaps_unknown", 'supported values: "Refuse", "Allow"', {"bucketing": {"gaps": "True"}}),
+    Bad(
+        "memory_for_graphs_zero",
+        "spec.bucketing.optimal.graphMemory must be from 1 to 1Pi",
+        {"bucketing": {"strategy": "Optimal", "optimal": {"graphMemory": "0"}}},
+    ),
+    Bad(
+        "memory_for_graphs_of_two_pebibytes",
+        "spec.bucketing.optimal.graphMemory must be from 1 to 1Pi",
+        {"bucketing": {"strategy": "Optimal", "optimal": {"graphMemory": "2Pi"}}},
     ),
     Bad(
         "context_without_prefix_caching",

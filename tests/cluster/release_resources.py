@@ -28,7 +28,7 @@ def resources() -> list[Object]:
         gaudi_inference("everything", **EVERYTHING),
         gaudi_inference("autoscaled", autoscaling={"maxReplicas": 3}),
         gaudi_inference("card", **CARD),
-        gaudi_inference("inline", bucketing={"strategy": "File", "file": FILE, "allowGaps": True}),
+        gaudi_inference("inline", bucketing={"strategy": "File", "file": FILE, "gaps": "Allow"}),
         gaudi_inference("traffic", bucketing={"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}),
         gaudi_inference(
             "simulated",

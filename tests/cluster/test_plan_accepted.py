@@ -86,7 +86,7 @@ async def test_allowed_gaps_are_reported_by_a_pod(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
-    await api.create(gaudi_inference("tiny", engine={"name": "sim"}, bucketing={**HALVED, "allowGaps": True}))
+    await api.create(gaudi_inference("tiny", engine={"name": "sim"}, bucketing={**HALVED, "gaps": "Allow"}))
     await until(partial(reports_gaps, api), "the gaps in BucketCoverage", seconds=60)
     assert (await plan_of(api))["decodeGaps"] == 2
 

@@ -23,7 +23,7 @@ SEED: Object = {
             "query": {"min": 128, "step": 128, "max": 1024},
         },
         "decode": {"batchSize": {"min": 1, "step": 128, "max": 4}, "blocks": {"min": 128, "step": 128, "max": 2048}},
-        "allowGaps": True,
+        "gaps": "Allow",
     },
     "warmup": {"graphMemoryPercent": 40},
     "readiness": {"minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100},

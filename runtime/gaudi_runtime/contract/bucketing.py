@@ -27,22 +27,22 @@ class Strategy(StrEnum):
     OPTIMAL = "optimal"
 
 
-class RangeSettings(WireModel):
-    """The contract's range settings of one dimension in one phase.
-
-    Fields without a value use the strategy's default.
-    """
+class ValueRange(WireModel):
+    """The contract's range of one dimension in one phase. Fields without a value use the strategy's default."""
 
     min: RangeValue | None = Field(None, description="Smallest value of the range.")
     step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
         None, description="Distance between two values after the ramp-up."
     )
     max: RangeValue | None = Field(None, description="Largest value of the range.")
-    pad_max: RangeValue | None = Field(
-        None, description="Maximum padding in tokens or blocks. Only with strategy PaddingAware."
-    )
+
+
+class RangeSettings(ValueRange):
+    """The contract's range of one dimension, with the limits of strategy `PaddingAware`."""
+
+    pad_max: RangeValue | None = Field(None, description="Maximum padding in tokens, sequences or blocks.")
     pad_percent: Annotated[int, Field(ge=0, le=50)] | None = Field(
-        None, description="Maximum padding in percent of the bucket. Only with strategy PaddingAware."
+        None, description="Maximum padding in percent of the bucket."
     )
 
 
@@ -71,23 +71,15 @@ class OptimalSettings(WireModel):
 
     # An empty text is valid here. The planner rejects an empty text with a full sentence.
     traffic: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
-        None,
-        description="Batch shapes of the traffic, one per line: phase, batch size, query, blocks and weight, such as"
-        " 'prompt 1 412 0 17'. Pods report this text at /v1/traffic. When left out, all sizes of prompts and steps"
-        " have the same weight.",
+        None, description="Batch shapes, one per line; when left out, all sizes have the same weight."
     )
-    prompt_graphs: GraphCount | None = Field(
-        None,
-        description="Maximum number of prompt buckets. Only one kind of budget may be set: graphs, bytes or seconds.",
-    )
+    prompt_graphs: GraphCount | None = Field(None, description="Maximum number of prompt buckets.")
     decode_graphs: GraphCount | None = Field(None, description="Maximum number of decode buckets.")
-    graph_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = Field(
-        None, description="Maximum size of all graphs together in bytes, estimated from the logs of a Gaudi 2."
+    graph_bytes: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Maximum size of all graphs together in bytes."
     )
     warmup_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
-        None,
-        description="Maximum time for compiling and capturing all graphs in seconds, estimated from the logs of a Gaudi"
-        " 2.",
+        None, description="Maximum time for compiling and capturing all graphs in seconds."
     )
 
 

@@ -4,6 +4,7 @@ Plan and warm-up depend on these knobs, so the runtime reads typed fields, and t
 of the sim engine is another field.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,26 +14,38 @@ from gaudi_runtime.knobs.table import Knob, KnobType, knobs
 from gaudi_runtime.knobs.values import to_engine_value
 
 SLICED = "PT_HPU_SDPA_QKV_SLICE_MODE_FWD"
+_SLICES = "limits.slidingWindowSlices"
+_RANGES = {
+    "PROMPT_BS": "bucketing.prompt.batchSize",
+    "PROMPT_QUERY": "bucketing.prompt.query",
+    "PROMPT_CTX": "bucketing.prompt.context",
+    "DECODE_BS": "bucketing.decode.batchSize",
+    "DECODE_BLOCK": "bucketing.decode.blocks",
+}
+PAD_LIMITS = {f"VLLM_{name}_BUCKET_PAD_MAX": place for name, place in _RANGES.items()}
+"""The range of each setting that limits the padding of strategy PaddingAware, in units of the range."""
 SETTING_FIELDS = {
+    **{name: (place, "pad_max") for name, place in PAD_LIMITS.items()},
     "VLLM_CONTIGUOUS_PA": ("limits", "contiguous_paged_attention"),
     SLICED: ("limits", "sliding_window_slices"),
-    "PT_HPU_SDPA_BC_FACTOR": ("slices", "tokens"),
-    "VLLM_FUSEDSDPA_SLIDE_THLD": ("slices", "from_tokens"),
+    "PT_HPU_SDPA_BC_FACTOR": (_SLICES, "tokens"),
+    "VLLM_FUSEDSDPA_SLIDE_THLD": (_SLICES, "from_tokens"),
     "VLLM_GRAPH_PROMPT_RATIO": ("warmup", "prompt_ratio"),
     "VLLM_GRAPH_PROMPT_STRATEGY": ("warmup", "prompt_order"),
     "VLLM_GRAPH_DECODE_STRATEGY": ("warmup", "decode_order"),
     "--max-cudagraph-capture-size": ("warmup", "max_graph_tokens"),
     "VLLM_FULL_WARMUP": ("warmup", "fail_on_cold_shapes"),
 }
-"""The section and the field of each such knob. The section `slices` is limits.sliding_window_slices."""
-SLICE_SETTINGS = tuple(name for name, (section, _) in SETTING_FIELDS.items() if section == "slices")
+"""The section and the field of each such knob."""
+SLICE_SETTINGS = tuple(name for name, (section, _) in SETTING_FIELDS.items() if section == _SLICES)
 
 
 class SplitSettings(NamedTuple):
-    """The entries of engine.settings, by the place where a RuntimeConfig has them."""
+    """The entries of engine.settings, by the place where a RuntimeConfig has them; those of bucketing by range."""
 
     limits: dict[str, Any]
     warmup: dict[str, Any]
+    bucketing: dict[str, dict[str, Any]]
     engine: dict[str, str]
     sim_script: dict[str, str]
 
@@ -43,7 +56,7 @@ def split_settings(settings: Mapping[str, str], *, is_simulated: bool = False) -
     The settings of slices have no effect without SLICED. With `is_simulated`, names that begin with a lower-case letter
     are the script of the sim engine. No knob has such a name.
     """
-    sections: dict[str, dict[str, Any]] = {"limits": {}, "slices": {}, "warmup": {}}
+    sections: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name in settings.keys() & SETTING_FIELDS.keys():
         section, field = SETTING_FIELDS[name]
         value = _typed_value(knobs()[name], settings[name])
@@ -51,11 +64,12 @@ def split_settings(settings: Mapping[str, str], *, is_simulated: bool = False) -
             sections[section][field] = value
     limits = sections["limits"]
     if limits.pop("sliding_window_slices", False):
-        limits["sliding_window_slices"] = AttentionSlices.model_validate(sections["slices"])
+        limits["sliding_window_slices"] = AttentionSlices.model_validate(sections[_SLICES])
     sim_script = {name: value for name, value in settings.items() if is_simulated and name[0].islower()}
     fields = sim_script.keys() | SETTING_FIELDS.keys()
     engine = {name: value for name, value in settings.items() if name not in fields}
-    return SplitSettings(limits, sections["warmup"], engine, sim_script)
+    ranges = {place: sections[place] for place in _RANGES.values() if place in sections}
+    return SplitSettings(limits, sections["warmup"], ranges, engine, sim_script)
 
 
 def _typed_value(knob: Knob, value: str) -> Any:

@@ -101,5 +101,5 @@ def missing_buckets(gaps: str) -> BucketsMissing:
     """Return the error about batches without a bucket. `gaps` is a clause that describes these batches."""
     return BucketsMissing(
         f"{gaps}. A request with such a batch would wait for a compile. Add buckets for these batches, or set "
-        "spec.bucketing.allowGaps to true"
+        "spec.bucketing.gaps to Allow"
     )

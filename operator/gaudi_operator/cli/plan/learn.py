@@ -120,16 +120,18 @@ def _sum_weights(histograms: Iterable[Weights]) -> Weights:
 
 def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, max_file_bytes: int) -> dict[str, Any]:
     """Return the merge patch for spec.bucketing. The patch removes fields of other strategies by null."""
+    others = {"file": None, "optimal": None, "paddingAware": None}
     if form is PatchForm.OPTIMAL and policy.optimal:
         settings = policy.optimal.model_dump(by_alias=True)
-        return {"strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings, "file": None}
+        settings["graphMemory"] = settings.pop("graphBytes")
+        return {**others, "strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings}
     file_text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(file_text) > max_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(file_text)} bytes as a file, but the limit is "
             f"{max_file_bytes} bytes. Choose --as optimal or fewer graphs"
         )
-    return {"strategy": spec_spelling(Strategy.FILE), "file": file_text, "optimal": None}
+    return {**others, "strategy": spec_spelling(Strategy.FILE), "file": file_text}
 
 
 def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:

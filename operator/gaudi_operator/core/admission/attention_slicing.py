@@ -7,10 +7,10 @@ that their spec works.
 from math import ceil
 
 from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
-from gaudi_operator.core.rendering.runtime_config import plan_limits
+from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.attention_settings import SLICES_FROM, SLICING, slicing_threshold, uses_slices
+from gaudi_runtime.knobs.attention_settings import QUERY_PADDING, SLICES_FROM, SLICING, slicing_threshold, uses_slices
 
 _LEAST_SLICED = 1024
 
@@ -21,7 +21,7 @@ def check_attention_slicing(inference: Inference) -> Problem | None:
     settings, max_tokens = spec.engine.settings, limits.max_num_batched_tokens
     if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
         return None
-    setting, pad_max = settings.get(SLICES_FROM), spec.bucketing.prompt.query.pad_max
+    setting, pad_max = settings.get(SLICES_FROM), bucket_policy(spec).prompt.query.pad_max
     threshold = slicing_threshold(settings, max_tokens)
     min_threshold = max(_LEAST_SLICED, limits.block_size + 1)
     alternative = f"or set spec.engine.settings {SLICING} to false"
@@ -35,8 +35,8 @@ def check_attention_slicing(inference: Inference) -> Problem | None:
     if (ceil(max_tokens / 4) if pad_max is None else pad_max) < limits.block_size:
         return Problem(
             "PlanImpossible",
-            "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
-            f"{limits.block_size}. vLLM's plugin splits attention by padMax and would not load. Raise padMax, "
+            f"spec.engine.settings {QUERY_PADDING} (default: a quarter of maxNumBatchedTokens) is below blockSize "
+            f"{limits.block_size}. vLLM's plugin splits attention by this value and would not load. Raise the value, "
             f"{alternative}.",
         )
     return None

@@ -21,7 +21,7 @@ from gaudi_runtime.knobs.check import (
     variable_errors,
 )
 from gaudi_runtime.knobs.ranges import ignored_settings
-from gaudi_runtime.knobs.setting_fields import SLICE_SETTINGS, SLICED
+from gaudi_runtime.knobs.setting_fields import PAD_LIMITS, SLICE_SETTINGS, SLICED
 
 
 def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
@@ -83,7 +83,7 @@ def _setting_faults(inference: Inference) -> Iterator[str]:
 def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
     """Yield an error without a full stop for every setting that another field of the spec rules out."""
     limits, warmup, *_ = settings_by_place(spec.engine)
-    is_torch, is_optimal = spec.engine.name is EngineName.TORCH, spec.bucketing.strategy is Strategy.OPTIMAL
+    is_torch, strategy = spec.engine.name is EngineName.TORCH, spec.bucketing.strategy
     is_sliced = "sliding_window_slices" in limits
     only_vllm = "is not available with the torch engine: remove it, or use engine vllm"
     rows = (
@@ -92,10 +92,15 @@ def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
             SLICED,
             "cannot be combined with bucketing.strategy Optimal, which plans queries of any length: use another "
             "strategy",
-            is_optimal and is_sliced,
+            strategy is Strategy.OPTIMAL and is_sliced,
         ),
         ("VLLM_FULL_WARMUP", only_vllm, is_torch and warmup.get("fail_on_cold_shapes")),
         ("--max-cudagraph-capture-size", only_vllm, is_torch and "max_graph_tokens" in warmup),
+        *(
+            (name, "is only for strategy PaddingAware: remove it", strategy is not Strategy.PADDING_AWARE)
+            for name in PAD_LIMITS
+            if name in spec.engine.settings
+        ),
     )
     return (f"{name} {reason}" for name, reason, is_used in rows if is_used)
 

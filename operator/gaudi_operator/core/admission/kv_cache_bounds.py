@@ -6,6 +6,7 @@ A spec that fails these checks can never work. If a spec passes, the pod checks 
 
 from math import ceil
 
+from gaudi_operator.api.v1alpha1.bucketing import Gaps
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.policy_check import PolicyCheck
 from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
@@ -23,7 +24,7 @@ def policy_check(inference: Inference) -> PolicyCheck:
     """Return the check of a resource's bucket policy."""
     spec = inference.spec
     policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), max_kv_blocks(spec)
-    refuses_gaps = spec.warmup.enabled and not spec.bucketing.allow_gaps
+    refuses_gaps = spec.warmup.enabled and spec.bucketing.gaps is Gaps.REFUSE
     key = f"{plan_hash(policy, limits)} {kv_blocks} {refuses_gaps}"
     return PolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
 

@@ -6,6 +6,8 @@ never changes.
 
 from posixpath import basename, join, normpath
 
+from gaudi_operator.api.v1alpha1.bucketing import Gaps
+from gaudi_operator.api.v1alpha1.bucketing import OptimalSettings as Optimal
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -16,7 +18,14 @@ from gaudi_operator.core.rendering.metadata import Object, child_manifest
 from gaudi_operator.core.rendering.model_files import adapter_mount_path, checkpoint_folder, model_folder
 from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_operator.core.text_formats import short_hash
-from gaudi_runtime.contract.bucketing import MOST_DRAFTS, BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import (
+    MOST_DRAFTS,
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    OptimalSettings,
+    PromptRanges,
+)
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
@@ -102,7 +111,28 @@ def runtime_config_map(owner: Identity, config: str) -> Object:
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """Return the bucket policy for the RuntimeConfig of a spec."""
-    return BucketPolicy.model_validate(spec.bucketing.model_dump(exclude={"allow_gaps"}))
+    bucketing, pad_limits = spec.bucketing, settings_by_place(spec.engine).bucketing
+    padding = {"pad_percent": bucketing.padding_aware.max_padding_percent} if bucketing.padding_aware else {}
+    ranges = {
+        phase: {
+            dimension: {**value_range, **padding, **pad_limits.get(f"bucketing.{phase}.{dimension}", {})}
+            for dimension, value_range in dimensions.items()
+        }
+        for phase, dimensions in bucketing.model_dump(include={"prompt", "decode"}, by_alias=True).items()
+    }
+    return BucketPolicy(
+        strategy=bucketing.strategy,
+        prompt=PromptRanges.model_validate(ranges["prompt"]),
+        decode=DecodeRanges.model_validate(ranges["decode"]),
+        file=bucketing.file,
+        optimal=bucketing.optimal and _optimal_settings(bucketing.optimal),
+    )
+
+
+def _optimal_settings(optimal: Optimal) -> OptimalSettings:
+    # The CEL rule of the field admits at least one byte.
+    graph_bytes = max(1, parse_bytes(optimal.graph_memory)) if optimal.graph_memory else None
+    return OptimalSettings(**optimal.model_dump(exclude={"graph_memory"}), graph_bytes=graph_bytes)
 
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:
@@ -118,7 +148,7 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         prefix_caching=engine.prefix_caching,
         draft_tokens=_draft_tokens(spec),
         splits_prompts=(_splits_prompts(spec) and not by_tokens) or None,
-        gapless=None if spec.bucketing.allow_gaps else True,
+        gapless=spec.bucketing.gaps is Gaps.REFUSE or None,
         steps_by_tokens=by_tokens or None,
     )
 

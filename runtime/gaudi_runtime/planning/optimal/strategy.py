@@ -93,7 +93,7 @@ def _graph_budgets(settings: OptimalSettings) -> tuple[tuple[BucketPhase, int | 
 def _check_budget(settings: OptimalSettings) -> None:
     budgets = {
         "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
-        "graphBytes": settings.graph_bytes,
+        "graphMemory": settings.graph_bytes,
         "warmupSeconds": settings.warmup_seconds,
     }
     budget_names = [name for name, budget in budgets.items() if budget]
@@ -106,7 +106,7 @@ def _check_budget(settings: OptimalSettings) -> None:
 def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[str, int | None, Price], ...]:
     """Return the budgets that both phases share, each with its name, its amount, and the price function in its unit."""
     return (
-        ("graphBytes", settings.graph_bytes, price_in_bytes(limits.block_size)),
+        ("graphMemory", settings.graph_bytes, price_in_bytes(limits.block_size)),
         ("warmupSeconds", settings.warmup_seconds, price_in_seconds),
     )
 

@@ -55,13 +55,13 @@ def test_batches_without_a_bucket_are_refused_with_an_example() -> None:
         "BucketsMissing",
         "spec.bucketing: 50.0 % of the prompt shapes that the limits admit have no bucket: 1 gap from (1, 129, 0) to "
         "(1, 256, 0). A request with such a batch would wait for a compile. Add buckets for these batches, or "
-        "set spec.bucketing.allowGaps to true.",
+        "set spec.bucketing.gaps to Allow.",
     )
 
 
 @pytest.mark.parametrize(
     ("file", "spec"),
-    [(FILE, {}), (GAPS, {"bucketing": {"allowGaps": True}}), (GAPS, {"warmup": {"enabled": False}})],
+    [(FILE, {}), (GAPS, {"bucketing": {"gaps": "Allow"}}), (GAPS, {"warmup": {"enabled": False}})],
     ids=["no gaps", "allowed gaps", "no warm-up"],
 )
 def test_policy_without_relevant_gaps_is_accepted(file: str, spec: dict[str, Any]) -> None:

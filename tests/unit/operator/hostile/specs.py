@@ -25,7 +25,7 @@ def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = No
         "model": {"maxModelLen": 4_194_304, **(model or {})},
         "accelerator": {"generation": "gaudi2", "deviceMemory": None},
         "engine": {**LARGEST, **engine},
-        "bucketing": {**bucketing, "allowGaps": True},
+        "bucketing": {**bucketing, "gaps": "Allow"},
         "readiness": readiness or {"onShortfall": "ServeAndWarn"},
     }
 

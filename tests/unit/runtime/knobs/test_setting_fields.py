@@ -56,7 +56,7 @@ def test_entry_with_a_field_is_not_passed_to_the_engine() -> None:
 
 @pytest.mark.parametrize("name", SETTING_FIELDS)
 def test_wrong_value_is_left_out(name: str) -> None:
-    assert split_settings({name: "x"}) == ({}, {}, {}, {})
+    assert split_settings({name: "x"}) == ({}, {}, {}, {}, {})
 
 
 def test_documented_default_is_the_default_of_the_field() -> None:

@@ -210,9 +210,9 @@ def test_context_whose_min_is_above_max_is_reported() -> None:
     "dimension", ["prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks"]
 )
 def test_warning_names_the_dimension_of_an_ignored_setting(dimension: str) -> None:
-    policy = ranges(dimension, padPercent=7).model_copy(update={"strategy": Strategy.EXPONENTIAL})
+    policy = ranges(dimension, step=7).model_copy(update={"strategy": Strategy.EXPONENTIAL})
     assert make_plan(policy, LIMITS, kv_blocks=64).warnings == (
-        f"bucketing.{dimension}.padPercent is ignored by the Exponential strategy",
+        f"bucketing.{dimension}.step is ignored by the Exponential strategy",
     )
 
 
@@ -292,7 +292,7 @@ def test_exponential_names_every_ignored_setting() -> None:
         prompt=PromptRanges(query=RangeSettings(step=256, max=1024)),
         decode=DecodeRanges(blocks=RangeSettings(pad_percent=10)),
     )
-    fields = ("prompt.query.step", "prompt.query.max", "decode.blocks.padPercent")
+    fields = ("prompt.query.step", "prompt.query.max", "paddingAware")
     assert make_plan(policy, LIMITS, kv_blocks=1519).warnings == tuple(
         f"bucketing.{field} is ignored by the Exponential strategy" for field in fields
     )
@@ -308,7 +308,7 @@ def test_exponential_with_a_long_model_reads_the_largest_context() -> None:
 
 def test_linear_names_an_ignored_padding() -> None:
     (warning,) = make_plan(linear(query=RangeSettings(pad_max=10)), LIMITS, kv_blocks=64).warnings
-    assert warning.startswith("bucketing.prompt.query.padMax is ignored")
+    assert warning.startswith("engine.settings VLLM_PROMPT_QUERY_BUCKET_PAD_MAX is ignored")
     assert "Linear" in warning
 
 

@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "promptGraphs or decodeGraphs and warmupSeconds are different kinds of budget",
     ),
     "budget of graphs": (optimal(promptGraphs=1), {}, "bucketing.optimal.promptGraphs: 1 is too small"),
-    "budget of bytes": (optimal(graphBytes=1), {}, "bucketing.optimal.graphBytes: 1 is too small"),
+    "budget of bytes": (optimal(graphBytes=1), {}, "bucketing.optimal.graphMemory: 1 is too small"),
     "budget of seconds": (optimal(warmupSeconds=1), {}, "bucketing.optimal.warmupSeconds: 1 is too small"),
     "budget with drafts": (optimal(decodeGraphs=9), {"draft_tokens": 2}, "with speculative decoding"),
     "endless search": (

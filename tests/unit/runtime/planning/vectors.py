@@ -8,9 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.setting_fields import PAD_LIMITS
 
 DATA = Path(__file__).parents[3] / "data"
 VECTORS = json.loads((DATA / "bucketing.json").read_text())
@@ -29,11 +31,12 @@ def limits_of(case: dict[str, Any]) -> Limits:
 
 
 def policy_of(case: dict[str, Any]) -> BucketPolicy:
-    """Return the policy whose fields own the variables that the public planner got."""
+    """Return the policy with the variables that the public planner got."""
     policy: dict[str, Any] = {"strategy": case["strategy"]}
     for name, value in case["env"].items():
-        _, phase, dimension, setting = knobs()[name].use[0].split(".")
-        policy.setdefault(phase, {}).setdefault(dimension, {})[setting] = value
+        variable, _, setting = name.partition("_BUCKET_")
+        _, phase, dimension = PAD_LIMITS[f"{variable}_BUCKET_PAD_MAX"].split(".")
+        policy.setdefault(phase, {}).setdefault(dimension, {})[to_camel(setting.lower())] = value
     return BucketPolicy.model_validate(policy)
 
 

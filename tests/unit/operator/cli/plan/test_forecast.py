@@ -277,7 +277,7 @@ def test_indivisible_attention_heads_are_refused() -> None:
 
 def test_shapes_without_a_bucket_cause_a_warning() -> None:
     gaps = card(
-        bucketing={"strategy": "File", "file": "(1, 4096, 0)\n(128, 1, 8192)", "allowGaps": True},
+        bucketing={"strategy": "File", "file": "(1, 4096, 0)\n(128, 1, 8192)", "gaps": "Allow"},
         readiness={"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0},
     )
     found = asked(gaps)

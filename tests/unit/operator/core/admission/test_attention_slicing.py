@@ -45,13 +45,15 @@ LOADS = "With strategy PaddingAware, vLLM's plugin splits attention from this le
         ),
         (
             {"engine": {"blockSize": 512, "maxNumBatchedTokens": 2044}},
-            "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
-            f"512. vLLM's plugin splits attention by padMax and would not load. Raise padMax, {SWITCH}",
+            "spec.engine.settings VLLM_PROMPT_QUERY_BUCKET_PAD_MAX (default: a quarter of maxNumBatchedTokens) is "
+            f"below blockSize 512. vLLM's plugin splits attention by this value and would not load. Raise the value, "
+            f"{SWITCH}",
         ),
         (
-            {"bucketing": {"prompt": {"query": {"padMax": 127}}}},
-            "spec.bucketing.prompt.query.padMax (default: a quarter of maxNumBatchedTokens) is below blockSize "
-            f"128. vLLM's plugin splits attention by padMax and would not load. Raise padMax, {SWITCH}",
+            {"engine": {"settings": {"VLLM_PROMPT_QUERY_BUCKET_PAD_MAX": 127}}},
+            "spec.engine.settings VLLM_PROMPT_QUERY_BUCKET_PAD_MAX (default: a quarter of maxNumBatchedTokens) is "
+            f"below blockSize 128. vLLM's plugin splits attention by this value and would not load. Raise the value, "
+            f"{SWITCH}",
         ),
     ],
     ids=["few tokens", "large blocks", "threshold of one's own", "quarter of the tokens", "little padding"],
@@ -65,7 +67,7 @@ def test_spec_failing_a_plugin_assertion_is_refused(change: Object, sentence: st
     [
         {"engine": {"maxNumBatchedTokens": 1024}},
         {"engine": {"blockSize": 512, "maxNumBatchedTokens": 2045}},
-        {"bucketing": {"prompt": {"query": {"padMax": 128}}}},
+        {"engine": {"settings": {"VLLM_PROMPT_QUERY_BUCKET_PAD_MAX": 128}}},
         {"bucketing": {"strategy": "Linear"}, "engine": {"maxNumBatchedTokens": 512}},
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "False"}}},
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_PROMPT_USE_FUSEDSDPA": "0"}}},

@@ -64,7 +64,7 @@ def test_manual_and_chart_show_valid_manifests() -> None:
 def test_every_shape_has_a_bucket_or_gaps_are_allowed(manifest: Manifest) -> None:
     question = read_plan_document(manifest)
     gaps = plan_coverage(question.plan(), question.limits, question.blocks).describe_gaps()
-    assert gaps is None or manifest["spec"]["bucketing"]["allowGaps"]
+    assert gaps is None or manifest["spec"]["bucketing"]["gaps"] == "Allow"
 
 
 @pytest.mark.parametrize("manifest", ALL)

@@ -24,6 +24,7 @@ FIXED = {
     "model.source": "every source is mounted at one place, of which the next field chooses a folder",
 }
 CHANGES: dict[str, Any] = {
+    "bucketing.paddingAware.maxPaddingPercent": 50,
     "bucketing.strategy": "Linear",
     "engine.blockSize": 32,
     "engine.chunkedPrefill": True,
@@ -55,7 +56,7 @@ CHANGES: dict[str, Any] = {
 RANGES = {
     f"bucketing.{dimension}.{setting}": 8
     for dimension in ("prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks")
-    for setting in ("min", "step", "max", "padMax", "padPercent")
+    for setting in ("min", "step", "max")
 }
 ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} for name in ("sql", "code")]
 ALSO_NEEDED: dict[str, dict[str, Any]] = {

@@ -106,7 +106,7 @@ def test_plan_with_more_warmup_seconds_has_more_graphs() -> None:
     [
         (
             lambda: plan(graph_bytes=1000),
-            "bucketing.optimal.graphBytes: 1000 is too small, because buckets for all admissible prompt and decode "
+            "bucketing.optimal.graphMemory: 1000 is too small, because buckets for all admissible prompt and decode "
             "batches need at least 6.15393e+09",
         ),
         (
@@ -116,12 +116,12 @@ def test_plan_with_more_warmup_seconds_has_more_graphs() -> None:
         ),
         (
             lambda: plan(prompt_graphs=3, graph_bytes=9 * GIB),
-            "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes are different kinds of budget. Set only "
+            "bucketing.optimal: promptGraphs or decodeGraphs and graphMemory are different kinds of budget. Set only "
             "one kind",
         ),
         (
             lambda: plan(decode_graphs=3, graph_bytes=9 * GIB, warmup_seconds=9),
-            "bucketing.optimal: promptGraphs or decodeGraphs and graphBytes and warmupSeconds are different kinds of "
+            "bucketing.optimal: promptGraphs or decodeGraphs and graphMemory and warmupSeconds are different kinds of "
             "budget. Set only one kind",
         ),
     ],
