@@ -10,12 +10,19 @@ from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_ope
 from gaudi_operator.api.v1alpha1.model import OciImageSource
 
 
+class WarmupPolicy(StrEnum):
+    """How much a pod prepares before it serves."""
+
+    COMPLETE = "Complete"
+    SKIP = "Skip"
+
+
 class Warmup(ApiModel):
     """Preparation of a pod before it serves."""
 
-    enabled: bool = Field(
-        True,
-        description="Whether a pod compiles and captures its buckets before it serves. If false, the first request of"
+    policy: WarmupPolicy = Field(
+        WarmupPolicy.COMPLETE,
+        description="Complete compiles and captures all buckets before a pod serves. With Skip, the first request of"
         " every shape waits for a compile.",
     )
     graph_memory_percent: Annotated[int, Field(ge=0, le=99)] = Field(

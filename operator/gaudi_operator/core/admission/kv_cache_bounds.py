@@ -8,6 +8,7 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.bucketing import Gaps
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
 from gaudi_operator.core.policy_check import PolicyCheck
 from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
@@ -24,7 +25,7 @@ def policy_check(inference: Inference) -> PolicyCheck:
     """Return the check of a resource's bucket policy."""
     spec = inference.spec
     policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), max_kv_blocks(spec)
-    refuses_gaps = spec.warmup.enabled and spec.bucketing.gaps is Gaps.REFUSE
+    refuses_gaps = spec.warmup.policy is WarmupPolicy.COMPLETE and spec.bucketing.gaps is Gaps.REFUSE
     key = f"{plan_hash(policy, limits)} {kv_blocks} {refuses_gaps}"
     return PolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
 

@@ -2,6 +2,7 @@
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import (
     EngineName,
@@ -19,7 +20,7 @@ def runs_vllm_on_card(inference: Inference) -> bool:
 def captures_graphs(inference: Inference) -> bool:
     """Return True if pods capture graphs. The execution mode and the warm-up settings of the spec decide this."""
     lacks_graphs = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
-    return inference.spec.warmup.enabled and not lacks_graphs
+    return inference.spec.warmup.policy is WarmupPolicy.COMPLETE and not lacks_graphs
 
 
 def preparation(inference: Inference) -> Preparation:

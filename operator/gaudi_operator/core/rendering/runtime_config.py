@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.bucketing import OptimalSettings as Optimal
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, WarmupPolicy
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu, steps_by_tokens
 from gaudi_operator.core.rendering.metadata import Object, child_manifest
@@ -246,7 +246,7 @@ def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfi
 def _warmup_config(spec: GaudiInferenceSpec) -> WarmupConfig:
     return WarmupConfig(
         **settings_by_place(spec.engine).warmup,
-        enabled=spec.warmup.enabled,
+        enabled=spec.warmup.policy is WarmupPolicy.COMPLETE,
         graph_memory_share=spec.warmup.graph_memory_percent / 100,
         time_budget_seconds=spec.warmup.time_budget_seconds,
     )

@@ -61,7 +61,7 @@ def test_batches_without_a_bucket_are_refused_with_an_example() -> None:
 
 @pytest.mark.parametrize(
     ("file", "spec"),
-    [(FILE, {}), (GAPS, {"bucketing": {"gaps": "Allow"}}), (GAPS, {"warmup": {"enabled": False}})],
+    [(FILE, {}), (GAPS, {"bucketing": {"gaps": "Allow"}}), (GAPS, {"warmup": {"policy": "Skip"}})],
     ids=["no gaps", "allowed gaps", "no warm-up"],
 )
 def test_policy_without_relevant_gaps_is_accepted(file: str, spec: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def test_key_distinguishes_policies_limits_memory_and_gaps() -> None:
         {"bucketing": {"strategy": "Linear"}},
         {"model": {"maxModelLen": 512}},
         {"accelerator": {"deviceMemory": "2276"}},
-        {"warmup": {"enabled": False}},
+        {"warmup": {"policy": "Skip"}},
     ]
     assert len({policy_check(inference(**spec)).key for spec in specs}) == len(specs)
     assert policy_check(inference()).key == policy_check(inference()).key

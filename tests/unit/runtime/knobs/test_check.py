@@ -28,7 +28,7 @@ SENTENCES = {
     ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD "
     + UNKNOWN.format("the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG"),
     ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('no known name is similar')}",
-    ("VLLM_SKIP_WARMUP", "1"): "VLLM_SKIP_WARMUP cannot be set here: use spec.warmup.enabled instead",
+    ("VLLM_SKIP_WARMUP", "1"): "VLLM_SKIP_WARMUP cannot be set here: use spec.warmup.policy instead",
     ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX cannot be set here: use "
     "spec.bucketing.prompt.batchSize.max and spec.engine.maxNumPrefillSeqs instead",
     ("VLLM_PROMPT_SEQ_BUCKET_MAX", "1"): "VLLM_PROMPT_SEQ_BUCKET_MAX is deprecated (Old name of the QUERY variable): "

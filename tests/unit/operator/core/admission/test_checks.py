@@ -194,7 +194,7 @@ def test_spec_with_an_image_needs_no_default_image() -> None:
         {"model": source(ociImage={"reference": "registry/model:1"})},
         {"accelerator": CARD},
         {"engine": {"executionMode": "Eager"}, "warmup": {"graphMemoryPercent": 0}},
-        {"warmup": {"enabled": False, "graphMemoryPercent": 0}},
+        {"warmup": {"policy": "Skip", "graphMemoryPercent": 0}},
         {"warmup": {"graphMemoryPercent": 0}},
     ],
     ids=str,

@@ -50,7 +50,7 @@ CHANGES: dict[str, Any] = {
     "parallelism.expert": True,
     "parallelism.pipeline": 2,
     "parallelism.tensor": 2,
-    "warmup.enabled": False,
+    "warmup.policy": "Skip",
     "warmup.graphMemoryPercent": 30,
 }
 RANGES = {
