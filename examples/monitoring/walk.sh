@@ -133,7 +133,7 @@ begin ../upgrade/cards.yaml
 patch_spec <<'YAML'
 spec:
   rollout:
-    whenNoRoom: Wait
+    type: Surge
   bucketing:
     prompt:
       query: {min: 128, step: 128}
@@ -143,7 +143,7 @@ expect_alert GaudiModelStalled
 run kubectl gaudi status walkthrough
 
 step "Follow the runbook of GaudiModelStalled for UpgradeBlocked"
-run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"maxUnavailable":null,"whenNoRoom":"ReplaceInPlace"}}}'
+run kubectl patch gi walkthrough --type merge -p '{"spec":{"rollout":{"type":"SurgeThenInPlace","maxUnavailable":1}}}'
 expect_rollout
 expect_no_alert
 finish

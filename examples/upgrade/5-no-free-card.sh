@@ -1,6 +1,6 @@
 #!/bin/sh
 # An upgrade without a free card for a surge pod. The operator replaces one replica at a time in place while the other one
-# serves. With `whenNoRoom: Wait` the upgrade stops, and the command in its message starts it. Requires a node with eight
+# serves. With `type: Surge` the upgrade stops, and the command in its message starts it. Requires a node with eight
 # free cards, as in the local cluster.
 . "$(dirname "$0")/common.sh"
 
@@ -17,17 +17,17 @@ expect_rollout
 [ "$(field .status.revision.current)" != "$good" ] || fail "The revision did not change."
 good="$(field .status.revision.current)"
 
-step "Change the buckets with whenNoRoom: Wait"
+step "Change the buckets with type: Surge"
 patch_spec <<'YAML'
 spec:
   rollout:
-    whenNoRoom: Wait
+    type: Surge
   bucketing:
     prompt:
       query: {min: 128, step: 128}
 YAML
 expect_stalled UpgradeBlocked
-expect_contains "$(condition Stalled message)" "because spec.rollout.whenNoRoom is Wait"
+expect_contains "$(condition Stalled message)" "because spec.rollout.type is Surge"
 expect_equal "ready" "$(field .status.readyReplicas)" 2
 run kubectl get gi walkthrough -o wide
 

@@ -150,17 +150,19 @@ ROLLOUTS = (
     Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),
     Bad("replicas_too_many", "spec.replicas in body should be less than or equal to 1000", {"replicas": 1001}),
     Bad(
-        "no_surge_and_no_unavailable",
-        "maxSurge and maxUnavailable cannot both be 0",
-        {"rollout": {"maxSurge": 0, "maxUnavailable": "0%"}},
+        "no_surge",
+        "spec.rollout.maxSurge must be above 0",
+        {"rollout": {"maxSurge": "0%"}},
     ),
     Bad(
         "no_unavailable_and_replaced_in_place",
-        "maxUnavailable cannot be 0 if whenNoRoom is ReplaceInPlace",
-        {"rollout": {"maxUnavailable": 0, "whenNoRoom": "ReplaceInPlace"}},
+        "maxUnavailable cannot be 0 with type InPlace",
+        {"rollout": {"maxUnavailable": 0, "type": "InPlace"}},
     ),
     Bad(
-        "when_no_room_in_lower_case", 'supported values: "ReplaceInPlace", "Wait"', {"rollout": {"whenNoRoom": "wait"}}
+        "rollout_type_in_lower_case",
+        'supported values: "Surge", "SurgeThenInPlace", "InPlace"',
+        {"rollout": {"type": "surge"}},
     ),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),
     Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"obstacleDeadlineSeconds": 0}}),

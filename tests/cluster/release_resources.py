@@ -72,7 +72,7 @@ EVERYTHING: Object = {
     },
     "server": {"maxQueuedRequests": 10, "apiKeySecretRef": {"name": "keys", "key": "api"}},
     "warmup": {"timeBudgetSeconds": 600},
-    "rollout": {"whenNoRoom": "Wait", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
+    "rollout": {"type": "Surge", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
     "autoscaling": {"maxReplicas": 3, "metrics": METRICS, "behavior": BEHAVIOR},
     "service": {"port": 8080, "annotations": {"team": "chat"}},
     "pod": {

@@ -48,7 +48,7 @@ SPECS: dict[str, Mapping[str, Any]] = {
     **{f"without a class: {json.dumps(spec)}": spec for _, _, spec, _ in NEEDS_PERMISSION},
 }
 """Specs that the API server accepts and that must not run."""
-FULL = {"rollout": {"maxSurge": 0, "maxUnavailable": 1}}
+FULL = {"rollout": {"type": "InPlace"}}
 """A rollout without free cards: a pod of the edited spec could start only after the serving pod has ended."""
 
 

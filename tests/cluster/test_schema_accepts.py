@@ -100,6 +100,7 @@ def without_empty(value: Object) -> Object:
 def test_partial_section_is_completed_with_defaults(created: Create) -> None:
     stored = created(gaudi_inference(rollout={"maxSurge": "25%"}))
     assert stored["spec"]["rollout"] == {
+        "type": "SurgeThenInPlace",
         "maxSurge": "25%",
         "surgeTimeoutSeconds": 300,
         "obstacleDeadlineSeconds": 600,
@@ -226,7 +227,7 @@ def test_explain_shows_the_descriptions(kubectl: Kubectl) -> None:
 
 
 def test_explain_shows_the_enum_values(kubectl: Kubectl) -> None:
-    assert "ENUM:\n    ReplaceInPlace\n    Wait\n\n" in kubectl("explain", "gi.spec.rollout.whenNoRoom")
+    assert "ENUM:\n    InPlace\n    Surge\n    SurgeThenInPlace\n\n" in kubectl("explain", "gi.spec.rollout.type")
 
 
 def test_second_apply_keeps_the_resource_version(kubectl: Kubectl) -> None:

@@ -28,17 +28,16 @@ class Promise:
 def promise(spec: Mapping[str, Any]) -> Promise:
     """Return the guarantee of a spec. `spec` is the field of a manifest."""
     replicas, rollout = spec.get("replicas", 1), spec.get("rollout", {})
-    surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
+    kind = rollout.get("type") or "SurgeThenInPlace"
     given = rollout.get("maxUnavailable")
     missing = int(_pods(given or 0, replicas))
     in_place = max(0, replicas - max(1, missing))
-    if surge == 0:
+    if kind == "InPlace":
         return Promise(in_place, replicas, True, in_place)
     may_miss_one = replicas > 1 if given is None else missing > 0
-    policy = rollout.get("whenNoRoom") or ("ReplaceInPlace" if may_miss_one else "Wait")
-    return Promise(
-        max(0, replicas - missing), replicas + surge, False, in_place if policy == "ReplaceInPlace" else None
-    )
+    surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
+    without_room = in_place if kind == "SurgeThenInPlace" and may_miss_one else None
+    return Promise(max(0, replicas - missing), replicas + surge, False, without_room)
 
 
 def _pods(amount: int | str, replicas: int) -> float:

@@ -47,12 +47,12 @@ def scale(_: Picture, choose: Choose) -> commands.Command:
 
 
 def change_rollout(_: Picture, choose: Choose) -> commands.Command:
-    """Change maxSurge, maxUnavailable and whenNoRoom to values that the API allows."""
-    room, surge = choose((None, "Wait", "ReplaceInPlace")), choose((1, 2, 0, "25%", "100%"))
+    """Change type, maxSurge and maxUnavailable to values that the API allows."""
+    kind, surge = choose(("SurgeThenInPlace", "Surge", "InPlace")), choose((1, 2, "25%", "100%"))
     unavailable = choose((None, 0, 1, 2, "50%"))
-    if unavailable == 0 and (surge == 0 or room == "ReplaceInPlace"):
+    if unavailable == 0 and kind == "InPlace":
         unavailable = 1
-    return _rollout(whenNoRoom=room, maxSurge=surge, maxUnavailable=unavailable)
+    return _rollout(type=kind, maxSurge=surge, maxUnavailable=unavailable)
 
 
 def change_failure(_: Picture, choose: Choose) -> commands.Command:

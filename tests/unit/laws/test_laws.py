@@ -206,10 +206,10 @@ def test_failing_revision_breaks_a_law_only_if_it_runs() -> None:
     assert list(endings.failed_revision_is_given_up(running))
 
 
-@pytest.mark.parametrize(("asked", "lies"), [("Wait", 0), ("ReplaceInPlace", 1), (None, 1)])
+@pytest.mark.parametrize(("asked", "lies"), [("Surge", 0), ("SurgeThenInPlace", 1), (None, 1)])
 def test_blocked_upgrade_despite_allowed_unavailability_breaks_a_law(asked: str | None, lies: int) -> None:
     blocked = {**UNREADY, "reason": "UpgradeBlocked"}
-    spec = {"rollout": {"whenNoRoom": asked}}
+    spec = {"rollout": {"type": asked}}
     record = history(moment(0, A, B, status={"conditions": [blocked]}, spec=spec))
     assert len(list(endings.upgrade_is_blocked_only_by_its_minimum(record))) == lies
 

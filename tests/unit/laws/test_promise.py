@@ -10,11 +10,11 @@ from tests.laws.promise import Promise, promise
     [
         ({}, Promise(4, 5, False, 3)),
         ({"maxSurge": "30%", "maxUnavailable": "30%"}, Promise(3, 6, False, 3)),
-        ({"whenNoRoom": "Wait"}, Promise(4, 5, False, None)),
+        ({"type": "Surge"}, Promise(4, 5, False, None)),
         ({"maxUnavailable": 0}, Promise(4, 5, False, None)),
         ({"maxUnavailable": "10%"}, Promise(4, 5, False, None)),
-        ({"maxSurge": 0}, Promise(3, 4, True, 3)),
-        ({"maxSurge": 0, "maxUnavailable": "10%"}, Promise(3, 4, True, 3)),
+        ({"type": "InPlace"}, Promise(3, 4, True, 3)),
+        ({"type": "InPlace", "maxUnavailable": "10%"}, Promise(3, 4, True, 3)),
         ({"maxSurge": 1, "maxUnavailable": 9}, Promise(0, 5, False, 0)),
     ],
 )
@@ -22,8 +22,6 @@ def test_pod_limits_of_four_replicas_follow_the_rollout_fields(rollout: dict[str
     assert promise({"replicas": 4, "rollout": rollout}) == expected
 
 
-@pytest.mark.parametrize(
-    ("rollout", "floor"), [({}, None), ({"maxUnavailable": 1}, 0), ({"whenNoRoom": "ReplaceInPlace"}, 0)]
-)
+@pytest.mark.parametrize(("rollout", "floor"), [({}, None), ({"maxUnavailable": 1}, 0), ({"type": "InPlace"}, 0)])
 def test_single_replica_may_be_removed_only_if_configured(rollout: dict[str, object], floor: int | None) -> None:
     assert promise({"replicas": 1, "rollout": rollout}).without_room == floor

@@ -82,7 +82,7 @@ def test_pods_return_while_a_spec_with_fewer_is_refused() -> None:
 
 
 def test_new_pod_before_the_old_one_ended_breaks_a_law() -> None:
-    spec = {"rollout": {"maxSurge": 0, "maxUnavailable": 1}}
+    spec = {"rollout": {"type": "InPlace"}}
     ending = replace(B, counts=False)
     before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
     bad = history(before, moment(9, A, ending, spec=spec, replica_sets={OLD: 1, NEW: 1}))

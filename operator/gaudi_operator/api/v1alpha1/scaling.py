@@ -7,7 +7,6 @@ from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Seconds
 from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default
-from gaudi_operator.api.spelling import cel_is_one_of
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -17,14 +16,14 @@ IntOrPercent = (
 RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pattern=r"^[0-9a-f]{10}$")]
 # Compare as strings, because the value is an int or a string, and CEL cannot compare an int with a string.
 _ZERO = "['0', '0%']"
-_NONE_MISSING = f"has(self.maxUnavailable) && string(self.maxUnavailable) in {_ZERO}"
 
 
-class WhenNoRoom(StrEnum):
-    """The reaction of a rollout if no node or quota has room for a new pod in addition to the old pods."""
+class RolloutType(StrEnum):
+    """How a rollout replaces pods: next to the old pods, in place of the old pods, or in place if there is no room."""
 
-    REPLACE_IN_PLACE = "ReplaceInPlace"
-    WAIT = "Wait"
+    SURGE = "Surge"
+    SURGE_THEN_IN_PLACE = "SurgeThenInPlace"
+    IN_PLACE = "InPlace"
 
 
 class OnFailure(StrEnum):
@@ -70,38 +69,37 @@ class Rollout(ApiModel):
 
     model_config = config_with_rules(
         Rule(
-            rule=f"!({_NONE_MISSING} && string(self.maxSurge) in {_ZERO})",
-            message="spec.rollout.maxSurge and maxUnavailable cannot both be 0, because no pod could be replaced: raise"
-            " one of them",
+            rule=f"!(string(self.maxSurge) in {_ZERO})",
+            message="spec.rollout.maxSurge must be above 0: to replace pods in place, set type to InPlace",
         ),
         Rule(
-            rule=f"!({_NONE_MISSING} && {cel_is_one_of('whenNoRoom', WhenNoRoom.REPLACE_IN_PLACE)})",
-            message="spec.rollout.maxUnavailable cannot be 0 if whenNoRoom is ReplaceInPlace, because a replica is"
-            " missing while pods are replaced in place: remove one of the two",
+            rule=f"self.type != 'InPlace' || !has(self.maxUnavailable) || !(string(self.maxUnavailable) in {_ZERO})",
+            message="spec.rollout.maxUnavailable cannot be 0 with type InPlace, because a replica is missing while pods"
+            " are replaced in place: remove it, or set another type",
         ),
+    )
+    type: RolloutType = Field(
+        RolloutType.SURGE_THEN_IN_PLACE,
+        description="Surge starts new pods next to the old pods, and waits until there is room. SurgeThenInPlace"
+        " starts new pods in the same way. If a new pod finds no card, node or quota within surgeTimeoutSeconds, pods"
+        " are replaced in place, unless maxUnavailable permits no missing replica. InPlace deletes an old pod before"
+        " a new pod starts.",
     )
     max_surge: IntOrPercent = Field(
         1,
-        description="Maximum number or percentage of pods in addition to replicas during a rollout. A percentage is"
-        " rounded up. With 0, a rollout replaces pods in place: an old pod is deleted before a new pod starts.",
+        description="Maximum number or percentage of pods in addition to replicas during a rollout, at least 1. A"
+        " percentage is rounded up. Not used with type InPlace.",
     )
     max_unavailable: IntOrPercent | None = Field(
         None,
-        description="Maximum number or percentage of replicas that may be unavailable during a rollout. When left"
-        " out: 0 while there is room for new pods, and 1 while pods are replaced in place. A percentage is rounded"
-        " down. With 0, pods are never replaced in place, and the rollout waits for room.",
-    )
-    when_no_room: WhenNoRoom | None = Field(
-        None,
-        description="Reaction if a new pod finds no card, node or quota next to the old pods within"
-        " surgeTimeoutSeconds. ReplaceInPlace then replaces one pod at a time in place, or maxUnavailable pods if"
-        " that is more. Wait keeps the old pods until there is room. When left out: ReplaceInPlace if maxUnavailable"
-        " is at least 1, or if maxUnavailable is left out with two or more replicas. Otherwise: Wait.",
+        description="Maximum number or percentage of replicas that may be unavailable during a rollout. A percentage"
+        " is rounded down. When left out: 0 while there is room for new pods, and 1 while pods are replaced in place."
+        " SurgeThenInPlace replaces a single replica in place only if this field is set to 1 or more.",
     )
     surge_timeout_seconds: Seconds = Field(
         300,
-        description="Time in seconds that a new pod waits for room before whenNoRoom applies. A node pool adds a node"
-        " in two to five minutes. Use 30 if the cluster never adds nodes.",
+        description="Time in seconds that a new pod waits for room before SurgeThenInPlace replaces pods in place. A"
+        " node pool adds a node in two to five minutes. Use 30 if the cluster never adds nodes.",
     )
     obstacle_deadline_seconds: Seconds = Field(
         600,

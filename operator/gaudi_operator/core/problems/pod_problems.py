@@ -133,7 +133,7 @@ def _describe_replacement_in_place(cause: str, criteria: Criteria) -> str | None
         return None
     return (
         f"If {cause} for {seconds} s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. To wait for room "
-        "instead, set spec.rollout.whenNoRoom to Wait."
+        "instead, set spec.rollout.type to Surge."
     )
 
 

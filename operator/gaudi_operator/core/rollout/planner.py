@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,8 @@ def rollout_policy(
     default of maxUnavailable is 0. If both numbers are 0, one pod may be unavailable. Otherwise no pod could be
     replaced.
     """
-    surge = 0 if in_place else resolve_pod_count(rollout.max_surge, replicas, round_up=True)
+    has_surge = not in_place and rollout.type is not RolloutType.IN_PLACE
+    surge = resolve_pod_count(rollout.max_surge, replicas, round_up=True) if has_surge else 0
     unavailable = resolve_pod_count(rollout.max_unavailable or 0, replicas, round_up=False)
     # If both numbers are 0, no pod can be replaced. The Deployment controller also uses 1 in this case.
     if surge == 0:

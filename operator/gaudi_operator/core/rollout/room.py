@@ -6,9 +6,10 @@ Only the scheduler and quotas decide whether there is room. The ReplicaSet of th
 replacement in place until the rollout is complete. A later leader can therefore continue the replacement.
 """
 
+import json
 from collections.abc import Sequence
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout, WhenNoRoom
+from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
@@ -63,10 +64,10 @@ def stored_in_place_reason(replica_set: Manifest | None) -> str | None:
 
 def can_replace_in_place(rollout: Rollout, replicas: int) -> bool:
     """Return True if a rollout with a surge may replace pods in place when the surge has no room."""
-    if resolve_pod_count(rollout.max_surge, replicas, round_up=True) == 0:
-        return False
-    if rollout.when_no_room is not None:
-        return rollout.when_no_room is WhenNoRoom.REPLACE_IN_PLACE
+    return rollout.type is RolloutType.SURGE_THEN_IN_PLACE and _may_miss_a_replica(rollout, replicas)
+
+
+def _may_miss_a_replica(rollout: Rollout, replicas: int) -> bool:
     if rollout.max_unavailable is None:
         # Replacing a single replica in place makes the model unavailable for a whole warm-up. Therefore users must
         # request it explicitly.
@@ -76,12 +77,11 @@ def can_replace_in_place(rollout: Rollout, replicas: int) -> bool:
 
 def explain_blocked_upgrade(rollout: Rollout, replicas: int, owner: Identity) -> str:
     """Return sentences that explain why an upgrade waits for room next to the old pods, and how to unblock it."""
-    # The API server rejects `ReplaceInPlace` together with a `maxUnavailable` of 0.
-    reset = '"maxUnavailable":null,' if rollout.max_unavailable in (0, "0%") else ""
-    command = (
-        f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge "
-        f"""-p '{{"spec":{{"rollout":{{{reset}"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
-    )
+    change: dict[str, str | int | None] = {"type": RolloutType.SURGE_THEN_IN_PLACE}
+    if not _may_miss_a_replica(rollout, replicas):
+        change["maxUnavailable"] = None if replicas > 1 else 1
+    patch = json.dumps({"spec": {"rollout": change}}, separators=(",", ":"))
+    command = f"`kubectl patch gi {owner.name} -n {owner.namespace} --type merge -p '{patch}'`."
     cause = _why_rollout_waits(rollout, replicas)
     if replicas > 1:
         return (
@@ -96,8 +96,8 @@ def explain_blocked_upgrade(rollout: Rollout, replicas: int, owner: Identity) ->
 
 def _why_rollout_waits(rollout: Rollout, replicas: int) -> str:
     """Return the clause that explains why a rollout without room waits."""
-    if rollout.when_no_room is WhenNoRoom.WAIT:
-        return "spec.rollout.whenNoRoom is Wait"
+    if rollout.type is RolloutType.SURGE:
+        return "spec.rollout.type is Surge"
     match rollout.max_unavailable:
         case None:
             return "it is the only replica"

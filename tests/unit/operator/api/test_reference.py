@@ -52,7 +52,7 @@ def test_index_shows_fields_without_a_section() -> None:
 
 
 def test_rule_is_listed_in_its_section() -> None:
-    assert "\n- spec.rollout.maxSurge and maxUnavailable cannot" in PAGES["rollout.md"]
+    assert "\n- spec.rollout.maxSurge must be above 0" in PAGES["rollout.md"]
 
 
 def test_rule_of_two_sections_is_on_one_page() -> None:

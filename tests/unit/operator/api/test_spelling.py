@@ -9,7 +9,6 @@ from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.schema import structural_schema
 from gaudi_operator.api.schema_keywords import mark_operator_default
 from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
-from gaudi_operator.api.v1alpha1.scaling import WhenNoRoom
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, serialize_inputs
@@ -67,8 +66,8 @@ def test_schema_has_only_capitalized_values() -> None:
 
 
 def test_one_of_rule_lists_the_allowed_values() -> None:
-    expected = "(self.?rollout.?whenNoRoom.orValue('') in ['ReplaceInPlace', 'Wait'])"
-    assert cel_is_one_of("rollout.whenNoRoom", WhenNoRoom.REPLACE_IN_PLACE, WhenNoRoom.WAIT) == expected
+    expected = "(self.?bucketing.?strategy.orValue('') in ['Linear', 'File'])"
+    assert cel_is_one_of("bucketing.strategy", Strategy.LINEAR, Strategy.FILE) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)
@@ -81,7 +80,7 @@ def test_runtime_config_spells_enum_values_in_camel_case(path: str, value: str) 
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [*WORDS, ("rollout.whenNoRoom", "ReplaceInPlace"), ("readiness.onShortfall", "ServeAndWarn")]
+    ("path", "value"), [*WORDS, ("rollout.type", "InPlace"), ("readiness.onShortfall", "ServeAndWarn")]
 )
 def test_lower_case_value_makes_a_spec_unreadable(path: str, value: str) -> None:
     section, field = path.split(".")

@@ -16,14 +16,12 @@ T = TypeVar("T")
 
 
 def test_unknown_value_makes_a_spec_unreadable() -> None:
-    with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.whenNoRoom cannot be read .* 'ReplaceInPlace' or 'Wa"):
-        read_inference(resource(rollout={"whenNoRoom": "Sideways"}))
+    with pytest.raises(SpecUnreadable, match=r"^spec\.rollout\.type cannot be read .* 'SurgeThenInPlace' or 'In"):
+        read_inference(resource(rollout={"type": "Sideways"}))
 
 
 def test_readable_sections_of_an_unreadable_spec_are_read() -> None:
-    found = read_sections(
-        resource(replicas=7, rollout={"whenNoRoom": "Sideways"}, readiness={"onRecompiles": "Ignore"})
-    )
+    found = read_sections(resource(replicas=7, rollout={"type": "Sideways"}, readiness={"onRecompiles": "Ignore"}))
     assert found.unreadable
     assert found.unreadable.reason == "SpecUnreadable"
     assert (found.spec.replicas, found.spec.readiness.on_recompiles) == (7, OnRecompiles.IGNORE)

@@ -89,7 +89,7 @@ def paused_groups() -> tuple[Cluster, str]:
 
 
 def paused_in_place() -> tuple[Cluster, str]:
-    cluster = served(rollout={"maxSurge": 0})
+    cluster = served(rollout={"type": "InPlace"})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     canary_of(cluster, good)
@@ -178,7 +178,7 @@ def test_scale_up_during_a_canary_is_ready_before_the_canary() -> None:
 
 
 def test_blocked_upgrade_scales_up_its_serving_revision() -> None:
-    cluster = served(rollout={"whenNoRoom": "Wait"})
+    cluster = served(rollout={"type": "Surge"})
     (good,) = revisions(cluster)
     cluster.cards = 2
     cluster.change(model=BIGGER)

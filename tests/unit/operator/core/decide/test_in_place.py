@@ -83,7 +83,7 @@ def test_pod_without_room_waits_and_does_not_stall(deadline: int) -> None:
         (3, {}, 2),
         (8, {}, 7),
         (8, {"maxSurge": "25%", "maxUnavailable": "25%"}, 6),
-        (1, {"whenNoRoom": "ReplaceInPlace"}, 0),
+        (1, {"maxUnavailable": 1}, 0),
     ],
 )
 def test_pods_are_replaced_in_place_after_the_surge_timeout(replicas: int, rollout: Any, fewest: int) -> None:
@@ -186,7 +186,7 @@ def test_no_second_pod_is_removed_while_one_is_lost() -> None:
 
 
 def test_blocked_upgrade_continues_when_a_card_is_free() -> None:
-    cluster = past_the_surge_timeout(cluster_without_free_cards(whenNoRoom="Wait"))
+    cluster = past_the_surge_timeout(cluster_without_free_cards(type="Surge"))
     turns(cluster, 3)
     cluster.cards = 3
     assert min(turns(cluster, 20)) == 2
@@ -194,10 +194,10 @@ def test_blocked_upgrade_continues_when_a_card_is_free() -> None:
 
 
 def test_waiting_rollout_keeps_all_old_pods() -> None:
-    cluster = cluster_without_free_cards(whenNoRoom="Wait", maxUnavailable=1, obstacleDeadlineSeconds=300)
+    cluster = cluster_without_free_cards(type="Surge", maxUnavailable=1, obstacleDeadlineSeconds=300)
     assert min(turns(past_the_surge_timeout(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
-    assert "because spec.rollout.whenNoRoom is Wait" in message(cluster, "Stalled")
+    assert "because spec.rollout.type is Surge" in message(cluster, "Stalled")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -301,7 +301,7 @@ def test_scale_up_beyond_the_cards_is_not_an_upgrade() -> None:
 
 
 def test_in_place_rollout_removes_old_pods_before_adding_new() -> None:
-    cluster = cluster_without_free_cards(maxSurge=0, maxUnavailable=1)
+    cluster = cluster_without_free_cards(type="InPlace")
     for _ in range(3):  # the ReplicaSet controller, or the watch of pods, is late
         cluster.operate()
     sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}

@@ -206,7 +206,7 @@ def test_failure_with_pause_policy_pauses_the_rollout() -> None:
 
 
 def test_scale_up_on_hold_starts_the_good_revision() -> None:
-    cluster = served(replicas=1, rollout={"onFailure": "Pause", "maxSurge": 0, "maxUnavailable": 1})
+    cluster = served(replicas=1, rollout={"onFailure": "Pause", "type": "InPlace"})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     name = canary_of(cluster, good)
@@ -241,7 +241,7 @@ def test_paused_rollout_marks_no_revision_as_failed() -> None:
 
 
 def test_in_place_rollout_without_old_pods_is_rolled_back() -> None:
-    cluster = served(replicas=1, rollout={"maxSurge": 0, "maxUnavailable": 1})
+    cluster = served(replicas=1, rollout={"type": "InPlace"})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     name = canary_of(cluster, good)

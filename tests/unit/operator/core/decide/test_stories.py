@@ -24,11 +24,11 @@ def change_replicas(cluster: Cluster, data: st.DataObject) -> None:
 
 
 def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
-    surge = data.draw(st.sampled_from([1, 2, "25%", "100%", 0]), label="maxSurge")
-    room = data.draw(st.sampled_from(["ReplaceInPlace", "Wait", None]), label="whenNoRoom")
-    zero = [0] if surge and room != "ReplaceInPlace" else []
+    surge = data.draw(st.sampled_from([1, 2, "25%", "100%"]), label="maxSurge")
+    kind = data.draw(st.sampled_from(["Surge", "SurgeThenInPlace", "InPlace"]), label="type")
+    zero = [0] if kind != "InPlace" else []
     missing = data.draw(st.sampled_from([None, 1, *zero]), label="maxUnavailable")
-    cluster.change(rollout={"maxSurge": surge, "maxUnavailable": missing, "whenNoRoom": room})
+    cluster.change(rollout={"maxSurge": surge, "maxUnavailable": missing, "type": kind})
 
 
 def change_cards(cluster: Cluster, data: st.DataObject) -> None:
@@ -128,7 +128,7 @@ def run_story(story: list[Happening], data: st.DataObject) -> Cluster:
         if "status" in cluster.resource:
             assert violations(cluster.resource) == []
     cluster.cards = cluster.resource["spec"].get("replicas", 1)
-    cluster.change(rollout={"whenNoRoom": None, "maxUnavailable": 1, "paused": False})
+    cluster.change(rollout={"type": "SurgeThenInPlace", "maxUnavailable": 1, "paused": False})
     return cluster
 
 

@@ -62,7 +62,7 @@ def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
             Problem(
                 "SchedulingGated",
                 f"{HELD} If the gate stays for 300 s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. "
-                "To wait for room instead, set spec.rollout.whenNoRoom to Wait.",
+                "To wait for room instead, set spec.rollout.type to Surge.",
                 since=NOW,
             ),
         ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
 from gaudi_operator.core.rollout.planner import RolloutPolicy, resolve_pod_count, rollout_policy
 
 
@@ -27,8 +27,8 @@ def test_in_place_policy_has_no_surge_and_one_unavailable() -> None:
 
 
 @pytest.mark.parametrize("unavailable", [None, "10%"])
-def test_max_unavailable_is_one_if_both_values_are_zero(unavailable: str | None) -> None:
-    assert rollout_policy(Rollout(max_surge=0, max_unavailable=unavailable), 3) == RolloutPolicy(
+def test_in_place_misses_at_least_one_replica(unavailable: str | None) -> None:
+    assert rollout_policy(Rollout(type=RolloutType.IN_PLACE, max_unavailable=unavailable), 3) == RolloutPolicy(
         3, max_surge=0, max_unavailable=1
     )
 

@@ -25,7 +25,7 @@ NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
 OLDS = [serving("o1", "old"), serving("o2", "old")]
 PROVEN = serving("n1")
 IN_PLACE = {"surgeTimeoutSeconds": 30}
-WAIT = {"whenNoRoom": "Wait"}
+WAIT = {"type": "Surge"}
 
 
 def opened(name: str) -> PodView:
@@ -79,7 +79,7 @@ def reason(state: State) -> str | None:
         (WAIT, [OLDS[0], PROVEN, without_node()], True),
         ({**WAIT, "maxUnavailable": 1}, [*OLDS, without_node()], True),
         ({**WAIT, "maxUnavailable": 1}, [OLDS[0], PROVEN, without_node()], False),
-        ({"maxSurge": 0, "maxUnavailable": 1}, [OLDS[0], without_node()], False),
+        ({"type": "InPlace"}, [OLDS[0], without_node()], False),
     ],
 )
 def test_upgrade_is_blocked_while_no_old_pod_may_be_removed(

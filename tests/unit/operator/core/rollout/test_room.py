@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout, WhenNoRoom
+from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
@@ -74,7 +74,7 @@ def test_terminating_pods_delay_replacement_in_place() -> None:
     assert in_place_reason(pods=(waiting(300),), waits=True) is None
 
 
-@pytest.mark.parametrize("rollout", [Rollout(when_no_room=WhenNoRoom.WAIT), Rollout(max_surge=0, max_unavailable=1)])
+@pytest.mark.parametrize("rollout", [Rollout(type=RolloutType.SURGE), Rollout(type=RolloutType.IN_PLACE)])
 def test_explicit_policy_of_the_spec_is_used_without_a_reason(rollout: Rollout) -> None:
     assert in_place_reason(rollout, replica_set("no card was free", refused_for=300), (waiting(300),)) is None
 
@@ -92,9 +92,8 @@ def test_explicit_policy_of_the_spec_is_used_without_a_reason(rollout: Rollout) 
         (3, Rollout(max_unavailable="25%"), False),
         (4, Rollout(max_unavailable="25%"), True),
         (1, Rollout(max_unavailable=1), True),
-        (3, Rollout(max_unavailable="25%", when_no_room=WhenNoRoom.REPLACE_IN_PLACE), True),
-        (1, Rollout(when_no_room=WhenNoRoom.REPLACE_IN_PLACE), True),
-        (8, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=1), False),
+        (8, Rollout(type=RolloutType.SURGE, max_unavailable=1), False),
+        (8, Rollout(type=RolloutType.IN_PLACE), False),
     ],
 )
 def test_rollout_in_place_depends_on_spec_and_replicas(replicas: int, rollout: Rollout, in_place: bool) -> None:
@@ -102,19 +101,20 @@ def test_rollout_in_place_depends_on_spec_and_replicas(replicas: int, rollout: R
 
 
 _PATCH = "`kubectl patch gi tiny -n models --type merge -p"
-REPLACE = f"""{_PATCH} '{{"spec":{{"rollout":{{"whenNoRoom":"ReplaceInPlace"}}}}}}'`."""
-PERMIT = REPLACE.replace('{"whenNoRoom"', '{"maxUnavailable":null,"whenNoRoom"')
+REPLACE = f"""{_PATCH} '{{"spec":{{"rollout":{{"type":"SurgeThenInPlace"}}}}}}'`."""
+PERMIT = REPLACE.replace('"}}}', '","maxUnavailable":null}}}')
+ACCEPT = REPLACE.replace('"}}}', '","maxUnavailable":1}}}')
 
 
 @pytest.mark.parametrize(
     ("replicas", "rollout", "cause", "command"),
     [
-        (1, Rollout(), "it is the only replica", REPLACE),
-        (2, Rollout(when_no_room=WhenNoRoom.WAIT), "spec.rollout.whenNoRoom is Wait", REPLACE),
+        (1, Rollout(), "it is the only replica", ACCEPT),
+        (2, Rollout(type=RolloutType.SURGE), "spec.rollout.type is Surge", REPLACE),
         (2, Rollout(max_unavailable=0), "spec.rollout.maxUnavailable is 0", PERMIT),
         (2, Rollout(max_unavailable="0%"), "spec.rollout.maxUnavailable is 0%", PERMIT),
-        (3, Rollout(max_unavailable="25%"), "spec.rollout.maxUnavailable is 25%, which is 0 of 3 replicas", REPLACE),
-        (2, Rollout(when_no_room=WhenNoRoom.WAIT, max_unavailable=0), "spec.rollout.whenNoRoom is Wait", PERMIT),
+        (3, Rollout(max_unavailable="25%"), "spec.rollout.maxUnavailable is 25%, which is 0 of 3 replicas", PERMIT),
+        (2, Rollout(type=RolloutType.SURGE, max_unavailable=0), "spec.rollout.type is Surge", PERMIT),
     ],
 )
 def test_remedy_names_cause_and_command(replicas: int, rollout: Rollout, cause: str, command: str) -> None:
@@ -126,7 +126,7 @@ def test_remedy_describes_its_effect_on_traffic() -> None:
     owner = read_identity(resource())
     assert explain_blocked_upgrade(Rollout(), 1, owner) == (
         "The old pod stays, because it is the only replica. Replacing it in place stops traffic until the new pod is "
-        f"warm. Free or add cards. To accept the outage, run: {REPLACE}"
+        f"warm. Free or add cards. To accept the outage, run: {ACCEPT}"
     )
     assert explain_blocked_upgrade(Rollout(max_unavailable=0), 2, owner) == (
         "The old pods stay, because spec.rollout.maxUnavailable is 0. Free or add cards. To replace pods in place "

@@ -27,7 +27,7 @@ from tests.unit.operator.core.stories import condition, failing_upgrade, served
 NEW = (Slot.GATED, Slot.UNSCHEDULED, Slot.PULLING, Slot.WARMING, Slot.SERVING, Slot.MISSING)
 FAILS = {Slot.FAILED: "ModelNotFound", Slot.BELOW: "WarmupIncomplete"}
 HELD = (Slot.GATED, Slot.UNSCHEDULED)
-WAIT = {"whenNoRoom": "Wait"}
+WAIT = {"type": "Surge"}
 
 
 def upgrading(wanted: int, **rollout: Any) -> Cluster:
@@ -135,7 +135,7 @@ def test_conditions_after_a_rollback_equal_the_truth_table(before: int, waited: 
 
 
 @pytest.mark.parametrize("waited", [UNSCHEDULED_SECONDS, DEADLINE_SECONDS])
-@pytest.mark.parametrize("asked", [WAIT, {"maxUnavailable": 0}, {"whenNoRoom": "ReplaceInPlace"}])
+@pytest.mark.parametrize("asked", [WAIT, {"maxUnavailable": 0}, {"maxUnavailable": 1}])
 @pytest.mark.parametrize("slot", HELD)
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_conditions_of_a_canary_without_room_equal_the_truth_table(
@@ -145,7 +145,7 @@ def test_conditions_of_a_canary_without_room_equal_the_truth_table(
     soon = {Slot.GATED: "SchedulingGated", Slot.UNSCHEDULED: "Unschedulable"}[slot]
     given = (
         {"cause": soon, "lasting": False}
-        if asked.get("whenNoRoom") == "ReplaceInPlace"
+        if asked.get("maxUnavailable") == 1
         else {"cause": "UpgradeBlocked", "lasting": waited >= DEADLINE_SECONDS}
     )
     for lost, cluster in canary_states(start, slot, waited=waited):
@@ -155,7 +155,7 @@ def test_conditions_of_a_canary_without_room_equal_the_truth_table(
 @pytest.mark.parametrize("queue", [False, True], ids=["no card", "gated"])
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_conditions_of_a_rollout_in_place_equal_the_truth_table(wanted: int, queue: bool) -> None:
-    cluster = served(replicas=wanted, rollout={"whenNoRoom": "ReplaceInPlace"})
+    cluster = served(replicas=wanted, rollout={"maxUnavailable": 1})
     cluster.cards, cluster.queue = wanted, queue
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
@@ -175,7 +175,7 @@ def test_conditions_of_a_rollout_in_place_equal_the_truth_table(wanted: int, que
 
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_rollout_in_place_reports_no_lost_replica(wanted: int) -> None:
-    cluster = served(replicas=wanted, rollout={"whenNoRoom": "ReplaceInPlace"})
+    cluster = served(replicas=wanted, rollout={"maxUnavailable": 1})
     cluster.cards = wanted
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
