@@ -33,7 +33,7 @@ CARDS = 8
 SCALE = 0.1
 """Real seconds per second of a command: pods warm up in half a second."""
 STORY_STEPS = 10
-"""Steps per story. After them everything is lifted that may block a rollout: no cards, no replicas, a pause, a pin."""
+"""Steps per story. After them everything is lifted that may block a rollout: no cards, no replicas, a pause."""
 HELD_SECONDS, CUT_SECONDS = 4.0, 1.0
 CRASHES = 3
 ELECTION_SECONDS = 5.0
@@ -56,7 +56,6 @@ RARE = (
     actions.cut_off,
     actions.delete_child,
     actions.pause,
-    actions.pin,
     actions.refuse,
 )
 """Actions that may block a rollout for a while."""
@@ -210,7 +209,7 @@ class RealWorld:
     async def _lift_blocks(self) -> None:
         self.cards = CARDS
         engine = {**actions.runs(self.choices.choice(actions.GOOD))["engine"], "settings": None}
-        rollout = {"paused": False, "revision": None}
+        rollout = {"paused": False}
         await self._merge("GaudiInference", NAME, {"spec": {"replicas": 2, "engine": engine, "rollout": rollout}})
 
     async def _known(self) -> bool:

@@ -75,11 +75,6 @@ def pause(picture: Picture, _: Choose) -> commands.Command:
     return _rollout(paused=not picture.resource["spec"].get("rollout", {}).get("paused", False))
 
 
-def pin(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Pin a kept revision, or remove the pin."""
-    return _rollout(revision=choose((None, *picture.revisions)))
-
-
 def restart(_: Picture, choose: Choose) -> commands.Command:
     """Restart all pods."""
     return commands.Restart(choose(("one", "two", "three")))
@@ -196,7 +191,6 @@ ACTIONS: tuple[Action, ...] = (
     change_failure,
     change_recompiles,
     pause,
-    pin,
     restart,
     undo,
     refuse,

@@ -29,7 +29,7 @@ from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_ref
 from gaudi_operator.core.resource import Inference, read_sections, read_status
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.desired_revision import describe_missing_pin, desired_revision, use_stored_mode
+from gaudi_operator.core.rollout.desired_revision import desired_revision, use_stored_mode
 from gaudi_operator.core.rollout.live_workloads import revisions_with_workloads
 from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy
 from gaudi_operator.core.rollout.replicas import plan_replicas, spec_replicas_by_revision
@@ -197,8 +197,6 @@ def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) ->
     inference, defaults = state.inference, state.defaults
     if inference.unreadable:
         return inference.unreadable, None
-    if message := describe_missing_pin(inference, state.stored):
-        return Problem("RevisionNotKept", message), None
     if state.platform.problem:
         return state.platform.problem, None
     if limit_violation := first_limit_violation(inference.spec, state.platform):

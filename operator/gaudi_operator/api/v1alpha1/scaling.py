@@ -13,7 +13,6 @@ IntOrPercent = (
     Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
     | Annotated[str, StringConstraints(min_length=2, max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")]
 )
-RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pattern=r"^[0-9a-f]{10}$")]
 # Compare as strings, because the value is an int or a string, and CEL cannot compare an int with a string.
 _ZERO = "['0', '0%']"
 
@@ -108,11 +107,6 @@ class Rollout(ApiModel):
         " themselves set the condition immediately.",
     )
     paused: bool = Field(False, description="Whether the rollout is paused. Ready pods keep serving.")
-    revision: RevisionName | None = Field(
-        None,
-        description="Name of a stored revision that pods run instead of the spec. status.revisions lists the names."
-        " When left out, pods run the spec.",
-    )
     canary: Canary = Field(
         Canary(), description="Criteria for the first pod of a revision.", json_schema_extra=mark_operator_default
     )

@@ -46,7 +46,6 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("ClassChanged",): (RESTART,),
     ("RolloutPaused",): (RESUME,),
     ("RolledBack", "RevisionFailed", "TooManyRecompiles", "TooManyErrors", "ForecastMissed"): (HISTORY, UNDO),
-    ("RevisionNotKept",): (HISTORY, EDIT),
     ("CrashLoopBackOff", "CompileCrashed", "HostOutOfMemory", "PodsFail", "Crashed", "EngineLost"): (LAST_LOG, HISTORY),
     ("InitContainerFails", "SidecarFails"): (POD, LOG),
     (

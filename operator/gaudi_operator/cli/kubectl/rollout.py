@@ -149,13 +149,8 @@ def resume_patch(resource: Manifest) -> MergePatch:
 
 
 def restart_patch(resource: Manifest, now: str) -> MergePatch:
-    """Return the patch that restarts the pods. Raises CommandError if the rollout is paused or pinned to a revision."""
+    """Return the patch that restarts the pods. Raises CommandError if the rollout is paused."""
     refuse_if_paused(resource, "restart")
-    if pinned := _rollout_settings(resource).get("revision"):
-        raise CommandError(
-            f"{_resource_name(resource)} runs revision {pinned} because spec.rollout.revision is set, and would not be "
-            "restarted. Remove that field first"
-        )
     return {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: now}}}
 
 

@@ -1,8 +1,7 @@
 """`kubectl gaudi rollout undo`: change the spec back to the inputs of a stored revision.
 
 The command is at the top. The pure functions below the command choose the revision to restore and return the patch. If
-another tool owns the spec, so that users cannot patch the spec, set spec.rollout.revision instead
-(docs/how-to/revisions.md, Control a rollout).
+another tool owns the spec, change the manifest back instead (docs/how-to/revisions.md, Control a rollout).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,9 +110,6 @@ def earlier_failure(revision: Revision) -> str | None:
 
 def _desired_revision(resource: Manifest, revisions: Sequence[Revision]) -> Revision | None:
     inference = read_inference(resource)
-    pinned_name = inference.spec.rollout.revision
-    if pinned_name:
-        return next((revision for revision in revisions if revision.name == pinned_name), None)
     return next((revision for revision in revisions if revision.matches_spec(inference)), None)
 
 
@@ -133,8 +129,8 @@ def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str,
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the JSON patch (RFC 6902) that changes the spec of `resource` to the `inputs` of a stored revision.
 
-    The patch writes only inputs that differ, and removes spec.rollout.revision. Replicas, thresholds and rollout
-    settings do not change. The patch omits defaults, because rules of the API may depend on whether a field is set.
+    The patch writes only inputs that differ. Replicas, thresholds and rollout settings do not change. The patch omits
+    defaults, because rules of the API may depend on whether a field is set.
     Raises SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
     current_inputs = dump_non_defaults(revision_inputs(read_inference(resource)))
@@ -152,8 +148,6 @@ def _spec_operations(
     changed_names = {name for name in names if current_inputs.get(name) != restored_inputs.get(name)}
     for name in sorted(changed_names):
         yield from _field_operations(f"/spec/{name}", spec.get(name), restored_inputs.get(name))
-    if "revision" in spec.get("rollout", {}):
-        yield {"op": "remove", "path": "/spec/rollout/revision"}
 
 
 def _annotation_operations(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -57,8 +57,7 @@ def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: Inst
         return Problem(
             "SimulationNotAllowed",
             f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator "
-            "creates no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or "
-            "install the operator with allowSimulation.",
+            "creates no more pods of this revision. Change the spec, or install the operator with allowSimulation.",
         )
     violation = policy.find_violation(revision)
     if violation is None:
@@ -66,7 +65,7 @@ def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: Inst
     return replace(
         violation,
         message=f"The operator creates no more pods of revision {revision.name}: {violation.message} To run "
-        "another revision, change the spec, or spec.rollout.revision if it is set.",
+        "another revision, change the spec.",
     )
 
 

@@ -1,6 +1,6 @@
 """The pod policy: rules for the rendered pod template. They therefore cover every field of a spec.
 
-The rules apply to the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. A
+The rules apply to the template of every revision that is about to run: new, stored, rolled back to, or scaled up. A
 template that the operator cannot have rendered is refused as a whole. Other violations name a field of the spec.
 
 Settings that affect more than the namespace need permission from a class: annotations for node agents, sandboxes and

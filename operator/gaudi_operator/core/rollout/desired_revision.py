@@ -1,4 +1,4 @@
-"""The revision that the spec requests, which is a pinned, stored or new revision (docs/how-to/revisions.md)."""
+"""The revision that the spec requests, which is a stored or new revision (docs/how-to/revisions.md)."""
 
 from dataclasses import replace
 
@@ -23,18 +23,16 @@ def desired_revision(
     filled: Inference | None = None,
     class_defaults: AppliedClassDefaults | None = None,
 ) -> Revision:
-    """Return the desired revision, which is a pinned, stored or new revision.
+    """Return the desired revision, which is a stored or new revision.
 
     A stored template is used unchanged even if this operator would render it differently, because only changed inputs
-    may restart pods. describe_missing_pin() reports a pinned revision that is not stored. `filled` is the resource with
-    the defaults of its class (`class_defaults`), which `defaults` contains too. It is used only for rendering. The
-    inputs come from the spec without these defaults.
+    may restart pods. `filled` is the resource with the defaults of its class (`class_defaults`), which `defaults`
+    contains too. It is used only for rendering. The inputs come from the spec without these defaults.
     """
-    pinned = inference.spec.rollout.revision
     # Compare the inputs, because names may differ between releases. A newer release hashes fields that an older release
     # does not have.
     for revision in stored:
-        if revision.name == pinned or (pinned is None and revision.matches_spec(inference)):
+        if revision.matches_spec(inference):
             return revision
     inputs = revision_inputs(inference)
     full_inference = filled or inference
@@ -60,14 +58,3 @@ def use_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Infer
 @cache_on_inference
 def _replace_mode(inference: Inference, mode: ExecutionMode | None) -> Inference:
     return replace(inference, stored_mode=mode)
-
-
-def describe_missing_pin(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
-    """Return the message about a pinned revision that is not stored, or None if there is no such pin."""
-    pinned, stored_names = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
-    if pinned is None or any(revision.name == pinned for revision in stored):
-        return None
-    remedy = f"set it to one of {stored_names}, or " if stored_names else ""
-    return (
-        f"spec.rollout.revision is {pinned}, but this revision is not kept: {remedy}remove the field to run the spec."
-    )

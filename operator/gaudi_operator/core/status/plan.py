@@ -22,27 +22,15 @@ def plan_state(state: State) -> PlanState | None:
     """Return the reported figures of the plan, or None before the first report.
 
     The figures stay until another pod has reported. If no pod runs the spec, there are no figures. This is the case if
-    the spec was refused, rolled back or overridden by a pinned revision. If the spec cannot be read, the written
-    figures stay.
+    the spec was refused or rolled back. If the spec cannot be read, the written figures stay.
     """
     if state.inference.unreadable:
         return state.previous_status.plan
-    if state.violation is not None or not _runs_spec(state):
+    choice = state.rollout.choice
+    if state.violation is not None or (choice is not None and choice.is_rolled_back):
         return None
     plan = _reported_plan(state) or _written_plan(state)
     return plan and plan.model_copy(update={"advice": plan_advice(state)})
-
-
-def _runs_spec(state: State) -> bool:
-    """Return True if the current revision runs the spec.
-
-    A revision that was selected by a rollback does not run the spec. A pinned revision runs the spec only if it
-    matches.
-    """
-    choice = state.rollout.choice
-    if choice is None or state.inference.spec.rollout.revision is None:
-        return choice is None or not choice.is_rolled_back
-    return choice.current.matches_spec(state.inference)
 
 
 def _reported_plan(state: State) -> PlanState | None:

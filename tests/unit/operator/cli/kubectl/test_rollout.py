@@ -95,8 +95,3 @@ def test_restart_sets_the_annotation() -> None:
 def test_restart_while_paused_is_refused_with_the_resume_command() -> None:
     with pytest.raises(CommandError, match="kubectl gaudi rollout resume tiny"):
         restart_patch(PAUSED, "now")
-
-
-def test_restart_of_a_pinned_revision_is_refused() -> None:
-    with pytest.raises(CommandError, match="runs revision 0123456789"):
-        restart_patch(resource(rollout={"revision": "0123456789"}), "now")

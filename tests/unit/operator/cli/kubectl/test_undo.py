@@ -103,11 +103,6 @@ def test_patch_spells_enum_values_as_in_a_spec() -> None:
     assert step == {"op": "add", "path": "/spec/bucketing", "value": {"strategy": "Linear"}}
 
 
-def test_undo_removes_the_pin() -> None:
-    now = resource(rollout={"revision": "0123456789"})
-    assert {"op": "remove", "path": "/spec/rollout/revision"} in undo_patch(now, inputs(resource()))
-
-
 def test_section_missing_from_the_stored_inputs_is_removed() -> None:
     stored = inputs(resource())
     del stored["warmup"]
@@ -132,11 +127,6 @@ def test_second_undo_reverts_the_first() -> None:
 def test_undo_after_a_rollback_chooses_the_running_revision() -> None:
     runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
     assert previous_revision(NOW_NEWER, (runs, failed)) is runs
-
-
-def test_undo_of_a_pin_restores_the_previous_revision() -> None:
-    pinned = served_by("0123456789", "b", rollout={"revision": "0123456789"}, **NEWER)
-    assert previous_revision(pinned, (revision("0123456789", 3), SECOND)) is SECOND
 
 
 def test_undo_skips_failed_revisions() -> None:

@@ -274,7 +274,7 @@ def test_forged_revision_gets_no_pods_and_keeps_others() -> None:
     cluster.settle()
     before, running = pod_names(cluster), revisions(cluster)
     cluster.objects["ControllerRevision", f"tiny-{first}"]["data"]["template"]["spec"]["hostPID"] = True
-    cluster.change(rollout={"revision": first})
+    cluster.change(engine={"maxNumSeqs": 4})
     cluster.settle()
     assert (pod_names(cluster), revisions(cluster)) == (before, running)
     assert condition(cluster, "Stalled") == ("True", "PodTemplateNotAllowed")

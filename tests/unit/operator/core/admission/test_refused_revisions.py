@@ -25,8 +25,7 @@ def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
     assert check_revision_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator creates "
-        "no more pods of this revision. Change the spec (or spec.rollout.revision, if it is set), or install the "
-        "operator with allowSimulation.",
+        "no more pods of this revision. Change the spec, or install the operator with allowSimulation.",
     )
 
 
@@ -40,7 +39,7 @@ def test_refusal_by_a_class_names_the_remedy() -> None:
     assert found == Problem(
         cause.reason,
         f"The operator creates no more pods of revision {revision.name}: {cause.message} To run "
-        "another revision, change the spec, or spec.rollout.revision if it is set.",
+        "another revision, change the spec.",
     )
 
 

@@ -127,17 +127,6 @@ def test_rollback_to_a_stable_revision_has_no_canary() -> None:
     assert "canary" not in message(cluster)
 
 
-def test_spec_overridden_by_a_pinned_revision_has_no_plan() -> None:
-    cluster = served(replicas=1)
-    assert status(cluster)["plan"]["basis"] == "Measured"
-    (first,) = revisions(cluster)
-    cluster.change(model=BIGGER)
-    cluster.settle()
-    cluster.change(rollout={"revision": first})
-    cluster.settle()
-    assert "plan" not in status(cluster)
-
-
 OLD = serving("o", "old")
 
 

@@ -180,7 +180,7 @@ def test_class_that_forbids_the_last_good_revision_is_not_applied() -> None:
     assert condition(cluster, "ClassApplied") == ("False", "ForbiddenByClass")
 
 
-def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
+def test_stored_revision_beyond_a_tightened_class_gets_no_pods() -> None:
     cluster = cluster_with_class()
     cluster.change(pod={"priorityClassName": "high"})
     cluster.settle()
@@ -189,7 +189,7 @@ def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
     cluster.settle()
     (plain,) = revisions(cluster)
     change_class(cluster, limits={"priorityClasses": []})
-    cluster.change(rollout={"revision": high})
+    cluster.change(pod={"priorityClassName": "high"})
     cluster.settle()
     assert revisions(cluster) == {plain}
     assert message(cluster, "Stalled").startswith(

@@ -1,4 +1,4 @@
-"""Random scenarios in which revisions fail, are pinned, held and retried.
+"""Random scenarios in which revisions fail, are held and retried.
 
 At the end of each scenario, the resource serves or reports why it does not.
 """
@@ -24,19 +24,12 @@ from tests.unit.operator.core.decide.test_stories import (
 )
 from tests.unit.operator.core.stories import condition, revisions, status
 
-NOWHERE = "0123456789"
-
 
 def stall(cluster: Cluster, data: st.DataObject) -> None:
     pods = cluster.kind("Pod")
     if pods:
         name = data.draw(st.sampled_from([pod["metadata"]["name"] for pod in pods]), label="pod")
         cluster.report(name, Phase.COMPILING, since_progress_seconds=1801)
-
-
-def pin(cluster: Cluster, data: st.DataObject) -> None:
-    kept = [row["name"] for row in cluster.resource.get("status", {}).get("revisions", [])]
-    cluster.change(rollout={"revision": data.draw(st.sampled_from([None, NOWHERE, *kept]), label="revision")})
 
 
 def hold(cluster: Cluster, data: st.DataObject) -> None:
@@ -72,7 +65,6 @@ HAPPENINGS: tuple[Happening, ...] = (
     reconcile,
     run_controllers,
     stall,
-    pin,
     hold,
     choose_on_failure,
     observe,
@@ -84,8 +76,6 @@ HAPPENINGS: tuple[Happening, ...] = (
 @given(st.lists(st.sampled_from(HAPPENINGS), max_size=20), st.data())
 def test_any_failure_sequence_ends_serving_or_with_a_reason(story: list[Happening], data: st.DataObject) -> None:
     cluster = run_story(story, data)
-    if cluster.resource["spec"]["rollout"].get("revision") == NOWHERE:
-        cluster.change(rollout={"revision": None})
     cluster.settle(turns=120)
     _has_reason(cluster)
 

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from gaudi_runtime.contract.report import Phase
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
@@ -45,11 +43,11 @@ def cluster_moved_to_a_pvc() -> tuple[Cluster, str, str]:
     return cluster, first, second
 
 
-def test_pinned_revision_is_refused_and_running_pods_keep_serving() -> None:
+def test_undone_revision_is_refused_and_running_pods_keep_serving() -> None:
     cluster, first, second = cluster_moved_to_a_pvc()
     before = pod_names(cluster)
     forbid_host_paths(cluster)
-    cluster.change(rollout={"revision": first})
+    cluster.change(model=ETC)
     cluster.settle()
     assert (pod_names(cluster), revisions(cluster)) == (before, {second})
     reason, message = stalled(cluster)
@@ -59,20 +57,15 @@ def test_pinned_revision_is_refused_and_running_pods_keep_serving() -> None:
     )
 
 
-def test_pinned_revision_runs_if_host_paths_are_allowed() -> None:
+def test_undone_revision_runs_if_host_paths_are_allowed() -> None:
     cluster, first, _ = cluster_moved_to_a_pvc()
-    cluster.change(rollout={"revision": first})
+    cluster.change(model=ETC)
     cluster.settle()
     assert revisions(cluster) == {first}
 
 
-@pytest.mark.parametrize("pinned", [False, True])
-def test_running_revision_is_not_scaled_up(pinned: bool) -> None:
+def test_running_revision_is_not_scaled_up() -> None:
     cluster = served(model=ETC)
-    (only,) = revisions(cluster)
-    if pinned:
-        cluster.change(model=CLAIM, rollout={"revision": only})
-        cluster.settle()
     before = pod_names(cluster)
     forbid_host_paths(cluster)
     cluster.change(replicas=5)
@@ -206,10 +199,10 @@ def test_unsafe_spec_keeps_serving_pods() -> None:
     assert condition(cluster, "Available")[0] == "True"
 
 
-def test_unsafe_pinned_revision_gets_no_pods() -> None:
+def test_unsafe_undone_revision_gets_no_pods() -> None:
     cluster, first, second = cluster_moved_to_a_pvc()
     make_unsafe(cluster, first)
-    cluster.change(rollout={"revision": first})
+    cluster.change(model=ETC)
     cluster.settle()
     assert revisions(cluster) == {second}
     assert stalled(cluster)[0] == "NeedsClass"

@@ -31,7 +31,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "inference.gaudi.dev/restarted-at": {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
     "readiness": {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
     "replicas": {"replicas": 5},
-    "rollout": {"rollout": {"maxSurge": 2, "paused": True, "revision": "0123456789"}},
+    "rollout": {"rollout": {"maxSurge": 2, "paused": True}},
     "autoscaling": {"autoscaling": {"maxReplicas": 4}},
     "service": {"service": {"port": 8080, "annotations": {"team": "a"}}},
     "networkAccess": {"networkAccess": {"enabled": False}},

@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.status import (
     RevisionTermination,
 )
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import FailureRecord, failure_records, limit_for_back_off
 from gaudi_runtime.contract.report import Phase, PhaseProgress
@@ -315,12 +315,12 @@ def test_backed_off_older_revision_regains_its_pods_while_paused() -> None:
 def test_deleted_revision_backs_off_and_regains_its_pods() -> None:
     cluster = served(replicas=1)
     (kept,) = cluster.kind("ControllerRevision")
-    cluster.change(rollout={"revision": kept["metadata"]["labels"][REVISION_LABEL]})
+    cluster.change(engine={"settings": {"VLLM_USE_V1": "1"}})
     cluster.settle()
     cluster.delete("ControllerRevision", kept["metadata"]["name"])
     cluster.delete("Pod", cluster.kind("Pod")[0]["metadata"]["name"])
     refuse_all(cluster, 600)
-    assert shown(cluster, "Stalled") == ("True", "RevisionNotKept")
+    assert shown(cluster, "Stalled") == ("True", "SettingsWrong")
     assert len(failed_pods(cluster)) <= 16
     cluster.settle()
     (workload,) = cluster.kind("ReplicaSet")
