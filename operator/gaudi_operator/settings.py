@@ -92,9 +92,9 @@ class Settings(BaseSettings):
     )
     gateways_from: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] = Field(
         (),
-        description="Gateways and ingress controllers that may reach models whose spec has no"
-        " `networkAccess.clients`: a JSON list of peers as in `ingress[].from`. Empty: only pods of the model's"
-        " namespace.",
+        description="Gateways and ingress controllers that may reach models with"
+        " `networkAccess.from: SameNamespace`: a JSON list of peers as in `ingress[].from`. Empty: only pods of the"
+        " model's namespace.",
     )
     # NoDecode: the chart writes an empty text if there is no collector.
     tracing: Annotated[TraceReceiver | None, NoDecode] = Field(

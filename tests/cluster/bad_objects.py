@@ -2,7 +2,7 @@
 
 from tests.cluster.bad_autoscalers import AUTOSCALERS
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
-from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
+from tests.cluster.bad_object import CARD, NOT_OFFERED, Bad
 from tests.cluster.bad_pods import PLATFORM_PODS
 from tests.cluster.bad_recipes import RECIPES
 from tests.support.builders import Object
@@ -173,21 +173,26 @@ ROLLOUTS = (
 
 def clients(*entries: Object) -> Object:
     """Return a spec that allows only these clients to connect to the model port."""
-    return {"networkAccess": {"clients": list(entries)}}
+    return {"networkAccess": {"from": "Clients", "clients": list(entries)}}
 
 
 NETWORKS = (
     Bad("port_zero", "spec.service.port in body should be greater than or equal to 1", {"service": {"port": 0}}),
     Bad("service_external_name", 'Unsupported value: "ExternalName"', {"service": {"type": "ExternalName"}}),
     Bad(
-        "clients_with_allow_all_clients",
-        "clients has no effect",
-        {"networkAccess": {"allowAllClients": True, "clients": [{"podSelector": {"matchLabels": {"app": "a"}}}]}},
+        "clients_with_everyone",
+        "spec.networkAccess.clients must be set if from is Clients, and only then",
+        {"networkAccess": {"from": "Everyone", "clients": [{"podSelector": {"matchLabels": {"app": "a"}}}]}},
+    ),
+    Bad(
+        "clients_left_out",
+        "spec.networkAccess.clients must be set if from is Clients, and only then",
+        {"networkAccess": {"from": "Clients"}},
     ),
     Bad(
         "published_without_clients",
-        "spec.service.type other than ClusterIP needs networkAccess.clients",
-        {"service": {"type": "NodePort", "insecure": True}},
+        "spec.service.type other than ClusterIP needs another networkAccess.from",
+        {"service": {"type": "NodePort"}, "server": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
     ),
     Bad("client_without_selector", "every entry needs podSelector", clients({})),
     Bad(

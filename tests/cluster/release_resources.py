@@ -39,7 +39,7 @@ def resources() -> list[Object]:
 
 
 CLIENTS = {
-    "allowAllClients": False,
+    "from": "Clients",
     "clients": [
         {
             "namespaceSelector": {"matchLabels": {"team": "chat"}},

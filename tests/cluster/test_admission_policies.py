@@ -185,7 +185,7 @@ async def test_every_write_above_a_trial_limit_returns_a_warning(
     api: KubeApi, new_class: NewClass, admission: Admission
 ) -> None:
     name = new_class(trial=True, limits={"maxReplicas": 1})
-    admission.wait_refused(className=name, networkAccess={"allowAllClients": True})
+    admission.wait_refused(className=name, networkAccess={"from": "Everyone"})
     later = (
         f"spec.replicas 2 is above 1 (limits.maxReplicas), a limit of class {name}. The class is in trial: when the "
         "trial ends, the class will refuse this spec."

@@ -97,23 +97,22 @@ def test_published_model_without_a_key_is_refused(apply: Apply, kind: str) -> No
     published = gaudi_inference("published", service={"type": kind})
     assert "spec.service.type other than ClusterIP publishes the model" in refusal(apply, published)
     assert "spec.service.type" in refusal(apply, merged(published, {"metadata": {"name": "new"}}))
-    no_policy = gaudi_inference("published", service={"type": kind}, networkAccess={"enabled": False})
+    no_policy = gaudi_inference("published", service={"type": kind}, networkAccess={"from": "Unmanaged"})
     assert "spec.service.type" in refusal(apply, no_policy)
 
 
 @pytest.mark.parametrize(
     "guard",
     [
-        {"service": {"type": "NodePort", "insecure": True}, "networkAccess": {"allowAllClients": True}},
-        {"service": {"type": "NodePort"}, "networkAccess": {"clients": []}},
+        {"service": {"type": "NodePort"}, "networkAccess": {"from": "Clients", "clients": []}},
         {
             "service": {"type": "NodePort"},
-            "networkAccess": {"allowAllClients": True},
+            "networkAccess": {"from": "Everyone"},
             "server": {"apiKeySecretRef": {"name": "a", "key": "b"}},
         },
     ],
 )
-def test_published_model_with_access_control_or_insecure_is_accepted(apply: Apply, guard: dict[str, Any]) -> None:
+def test_published_model_with_access_control_is_accepted(apply: Apply, guard: dict[str, Any]) -> None:
     apply(gaudi_inference("published", **guard))
 
 
@@ -160,7 +159,7 @@ def wait_until(ask: Callable[[], object], refused: bool) -> None:
 def test_object_published_before_the_rule_stays_editable(
     apply: Apply, objects: Objects, kubectl: Kubectl, crd: str
 ) -> None:
-    node_port = {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": True}}
+    node_port = {"service": {"type": "NodePort"}, "networkAccess": {"from": "Everyone"}}
     published = gaudi_inference("published", **node_port)
     with without_the_rule(kubectl, crd):
         wait_until(lambda: apply(published), refused=False)

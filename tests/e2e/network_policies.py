@@ -45,7 +45,7 @@ PROMISED = [
 LABEL = "connects-as"
 """The label of client pods. Their namespace may have a Service that selects by `app`."""
 
-NAMED_CLIENT = {"clients": [{"podSelector": {"matchLabels": {LABEL: "client"}}}]}
+NAMED_CLIENT = {"from": "Clients", "clients": [{"podSelector": {"matchLabels": {LABEL: "client"}}}]}
 Places = Mapping[str, tuple[str, str]]
 """The clients by name: (namespace, the pod argument of `kubectl exec`)."""
 
@@ -146,7 +146,7 @@ def addresses(
     models: dict[str, dict[str, Any]] = {
         "usual": {},
         "closed": {"networkAccess": NAMED_CLIENT},
-        "open": {"networkAccess": {"allowAllClients": True}, "className": open_class},
+        "open": {"networkAccess": {"from": "Everyone"}, "className": open_class},
     }
     for name, spec in models.items():
         apply(name, **{**SIMULATED, **spec})

@@ -212,8 +212,7 @@ RULES = (
     LimitRule(
         "allowAllClients",
         "spec.networkAccess.",
-        f"({SPEC}.?networkAccess.?allowAllClients.orValue(false) ? ['allowAllClients true'] : [])"
-        f" + ({SPEC}.?networkAccess.?enabled.orValue(true) ? [] : ['enabled false'])"
+        f"{cel_list_of_fields('networkAccess.from')}.filter(f, f in ['Everyone', 'Unmanaged']).map(f, 'from ' + f)"
         f" + ({SPEC}.?networkAccess.?clients.orValue([]).exists(c, {_IS_EVERYONE}) ? ['clients'] : [])",
         "false",
         condition="!LIMIT",

@@ -86,7 +86,7 @@ def test_service_of_every_type_may_be_written(service_type: ServiceType) -> None
     assert refusals(written) == refusals(stored, stored) == refusals(by_webhook) == []
 
 
-CLIENTS: Object = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+CLIENTS: Object = {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 TINY = inference(autoscaling={"minReplicas": 1, "maxReplicas": 2})
 SERVICE, NETWORK_POLICY = service(TINY), network_policy(TINY, DEFAULTS)
 BUDGET = pod_disruption_budget(TINY, 2, 1)

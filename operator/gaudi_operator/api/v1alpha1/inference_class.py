@@ -180,8 +180,8 @@ class ClassLimits(ApiModel):
     api_key_required: bool = Field(False, description="Whether every resource must set server.apiKeySecretRef.")
     allow_all_clients: bool = Field(
         False,
-        description="Whether networkAccess may open the model port to everyone: by allowAllClients true, by enabled"
-        " false, by a client whose namespaceSelector has neither matchLabels nor an In expression, or by an ipBlock"
+        description="Whether networkAccess may open the model port to everyone: by from Everyone, by from"
+        " Unmanaged, by a client whose namespaceSelector has neither matchLabels nor an In expression, or by an ipBlock"
         f" larger than a /{SHORTEST_PREFIX}.",
     )
     service_types: Annotated[tuple[ServiceType, ...], Field(max_length=3)] | None = Field(

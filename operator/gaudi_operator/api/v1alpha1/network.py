@@ -25,16 +25,11 @@ class Service(ApiModel):
     type: ServiceType = Field(
         ServiceType.CLUSTER_IP,
         description="Type of the Service. NodePort and LoadBalancer publish the model outside the cluster. They"
-        " require an API key, a list of clients or insecure true.",
+        " require an API key or a list of clients.",
     )
     port: Annotated[int, Field(ge=1, le=65_535)] = Field(80, description="Port of the Service.")
     annotations: Annotations = Field(
         {}, description="Annotations of the Service, such as annotations for a load balancer."
-    )
-    insecure: bool = Field(
-        False,
-        description="Whether a model may be published outside the cluster without an API key and without a list of"
-        " clients. If true, everyone who reaches the Service may use the model.",
     )
 
 
@@ -42,25 +37,22 @@ def _cel_is_protected(spec: str) -> str:
     """Return CEL that is true unless a model is published without protection. `spec` is an object or optional."""
     return (
         f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
-        f" {spec}.?service.?insecure.orValue(false) ||"
         f" {spec}.?server.?apiKeySecretRef.hasValue() ||"
-        f" {spec}.?networkAccess.?enabled.orValue(true) && !{spec}.?networkAccess.?allowAllClients.orValue(false)"
-        f" && {spec}.?networkAccess.?clients.hasValue())"
+        f" {spec}.?networkAccess.?from.orValue('') == 'Clients')"
     )
 
 
 PUBLISHED = (
     "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
-    "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure"
+    "server.apiKeySecretRef, or set networkAccess.from to Clients and list the clients"
 )
 NOT_PUBLISHED = Rule(
     rule=f"{_cel_is_protected('self')} || !{_cel_is_protected('oldSelf')}", message=PUBLISHED, before=True
 )
 REACHED_FROM_OUTSIDE = Rule(
-    rule="self.service.type == 'ClusterIP' || !self.networkAccess.enabled || self.networkAccess.allowAllClients ||"
-    " has(self.networkAccess.clients)",
-    message="spec.service.type other than ClusterIP needs networkAccess.clients: without clients, only pods of this "
-    "namespace reach the model. List ipBlock ranges in clients, or set networkAccess.allowAllClients",
+    rule="self.service.type == 'ClusterIP' || self.networkAccess.from != 'SameNamespace'",
+    message="spec.service.type other than ClusterIP needs another networkAccess.from than SameNamespace, because only "
+    "pods of this namespace would reach the model. Set it to Clients and list ipBlock ranges, or set it to Everyone",
 )
 
 
@@ -122,29 +114,39 @@ class NetworkClient(ApiModel):
     )
 
 
+class AccessFrom(StrEnum):
+    """Who may reach the model port; Unmanaged leaves this decision to other network policies."""
+
+    SAME_NAMESPACE = "SameNamespace"
+    CLIENTS = "Clients"
+    EVERYONE = "Everyone"
+    UNMANAGED = "Unmanaged"
+
+
 class NetworkAccess(ApiModel):
     """NetworkPolicy for ingress of the pods. The policy also admits the operator and monitoring to the status port."""
 
     model_config = config_with_rules(
         Rule(
-            rule="!self.allowAllClients || !has(self.clients) || self.clients.size() == 0",
-            message="spec.networkAccess.clients has no effect while allowAllClients is true: remove clients, or set"
-            " allowAllClients to false",
+            rule="(self.from == 'Clients') == has(self.clients)",
+            message="spec.networkAccess.clients must be set if from is Clients, and only then",
         )
     )
 
-    enabled: bool = Field(
-        True,
-        description="Whether the operator creates a NetworkPolicy for the pods. false requires a class with"
-        " limits.allowAllClients.",
-    )
-    allow_all_clients: bool = Field(
-        False,
-        description="Whether all namespaces may reach the model port. true requires a class with"
-        " limits.allowAllClients.",
+    access_from: AccessFrom = Field(
+        AccessFrom.SAME_NAMESPACE,
+        alias="from",
+        description="Who may reach the model port. SameNamespace: pods of this namespace, and the gateways of the"
+        " installation. Clients: the list in clients. Everyone: all namespaces, and with a Service of another type than"
+        " ClusterIP all addresses. Unmanaged: the operator creates no NetworkPolicy. Everyone and Unmanaged require a"
+        " class with limits.allowAllClients.",
     )
     clients: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] | None = Field(
         None,
-        description="Clients that may reach the model port. When left out: the pods of this namespace and the"
-        " gateways of the installation. A list replaces this default. An empty list allows no client.",
+        description="Clients that may reach the model port, only with from Clients. An empty list allows no client.",
     )
+
+    @property
+    def is_managed(self) -> bool:
+        """Return True if the operator creates a NetworkPolicy."""
+        return self.access_from is not AccessFrom.UNMANAGED

@@ -8,7 +8,7 @@ A spec that is refused here can never work. A spec that passes may still fall sh
 
 from dataclasses import replace
 
-from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
+from gaudi_operator.api.v1alpha1.network import PUBLISHED, AccessFrom, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.engine_settings import check_engine_settings
 from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks, min_device_memory
@@ -43,12 +43,10 @@ def check_published_access(spec: GaudiInferenceSpec) -> Problem | None:
 
     The API server refuses new objects without them. An object that was created before this rule keeps its revision.
     """
-    access = spec.network_access
-    clients_limited = access.enabled and not access.allow_all_clients and access.clients is not None
-    protected = spec.server.api_key_secret_ref or spec.service.insecure or clients_limited
+    protected = spec.server.api_key_secret_ref or spec.network_access.access_from is AccessFrom.CLIENTS
     if spec.service.type is ServiceType.CLUSTER_IP or protected:
         return None
-    return Problem("PublishedWithoutKey", f"{PUBLISHED} true.")
+    return Problem("PublishedWithoutKey", f"{PUBLISHED}.")
 
 
 def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
-from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, NetworkAccess, NetworkClient, ServiceType
+from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, AccessFrom, NetworkAccess, NetworkClient, ServiceType
 from gaudi_operator.api.v1alpha1.selectors import SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.classes import FORBIDDEN, ResolvedClass
@@ -90,8 +90,7 @@ def _client_violations(access: NetworkAccess, limits: ClassLimits) -> Iterator[L
     if limits.allow_all_clients:
         return
     settings = {
-        "allowAllClients true": access.allow_all_clients,
-        "enabled false": not access.enabled,
+        f"from {access.access_from}": access.access_from in (AccessFrom.EVERYONE, AccessFrom.UNMANAGED),
         "clients": any(map(_matches_all_clients, access.clients or ())),
     }
     for field, is_open in settings.items():

@@ -126,7 +126,7 @@ def _desired_children(
         ),
         *([service_account(owner)] if _uses_own_account(owner.name, revisions) else []),
         *(runtime_config_map(owner, revision.config) for revision in revisions if revision.config),
-        *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
+        *([network_policy(inference, state.defaults)] if inference.spec.network_access.is_managed else []),
         pod_disruption_budget(inference, min(policy.replicas, expected_pods), policy.max_unavailable),
         service(inference),
         *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
@@ -171,10 +171,10 @@ def _replicas_after_back_off(state: State, scaling: PlannedReplicas) -> dict[str
 
 def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Action]:
     spec = inference.spec
-    policies = () if spec.network_access.enabled else observed.network_policies
+    policies = () if spec.network_access.is_managed else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
     return [
-        *(delete_child(policy, "spec.networkAccess is switched off") for policy in policies),
+        *(delete_child(policy, "spec.networkAccess.from is Unmanaged") for policy in policies),
         *(delete_child(autoscaler, "spec.autoscaling is left out") for autoscaler in autoscalers),
     ]
 

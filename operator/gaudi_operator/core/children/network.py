@@ -6,7 +6,7 @@ has no permissions, and its token is not mounted.
 """
 
 from gaudi_operator.api.base import dump_non_defaults
-from gaudi_operator.api.v1alpha1.network import NetworkClient, ServiceType
+from gaudi_operator.api.v1alpha1.network import AccessFrom, NetworkClient, ServiceType
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
 from gaudi_operator.core.rendering.metadata import (
@@ -75,17 +75,17 @@ def _group_rules(inference: Inference) -> list[Object]:
 
 
 def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
-    """Return the rules for the model port, or no rules if the list of clients is empty.
+    """Return the rules for the model port of a resource with a policy, or no rules if the list of clients is empty.
 
     In this case a rule would have no peers, which means that all clients are allowed.
     """
     ports = [_port(MODEL_PORT_NAME)]
     access = inference.spec.network_access
-    if access.allow_all_clients:
+    if access.access_from is AccessFrom.EVERYONE:
         # External clients have addresses that no pod or namespace selector matches, so do not restrict the source.
         is_external = inference.spec.service.type is not ServiceType.CLUSTER_IP
         return [{"ports": ports} if is_external else {"from": [{"namespaceSelector": {}}], "ports": ports}]
-    if access.clients is None:
+    if access.access_from is not AccessFrom.CLIENTS:
         return [{"from": [{"podSelector": {}}, *map(_peer, defaults.gateways_from)], "ports": ports}]
     return [{"from": [_peer(client) for client in access.clients], "ports": ports}] if access.clients else []
 

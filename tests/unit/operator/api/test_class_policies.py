@@ -19,7 +19,7 @@ POLICIES = {
     if each["kind"] == "ValidatingAdmissionPolicy"
 }
 LIMITED = [each[:2] for each in BEYOND if "allowAllClients" not in each[0]]
-OPEN: Object = {"networkAccess": {"allowAllClients": True}}
+OPEN: Object = {"networkAccess": {"from": "Everyone"}}
 LATER = "a limit of class gold. The class is in trial: when the trial ends, the class will refuse this spec."
 
 
@@ -90,7 +90,7 @@ def test_trial_warns_even_about_unchanged_resources() -> None:
 def test_open_network_access_is_refused_during_a_trial() -> None:
     opened = resource(**OPEN)
     (sentence,) = refused({}, resource(), opened, trial=True)
-    assert sentence.startswith("spec.networkAccess.allowAllClients true lets every namespace reach the model port")
+    assert sentence.startswith("spec.networkAccess.from Everyone lets every namespace reach the model port")
     assert warned({}, resource(), opened, trial=True) == []
     assert refused({"allowAllClients": True}, resource(), opened, trial=True) == []
 

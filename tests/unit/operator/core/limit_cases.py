@@ -14,7 +14,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 DNS = "external-dns.alpha.kubernetes.io/hostname"
 LOAD_BALANCER = {"type": "LoadBalancer"}
-RANGE = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+RANGE = {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 _EXISTS = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}
 _NAMED = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}
 
@@ -92,12 +92,12 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     *(
         ({"allowAllClients": False}, {"networkAccess": access}, f"spec.networkAccess.{field} ")
         for field, access in (
-            ("allowAllClients true", {"allowAllClients": True}),
-            ("enabled false", {"enabled": False}),
-            ("clients", {"clients": [{"namespaceSelector": {}}]}),
-            ("clients", {"clients": [{"namespaceSelector": _EXISTS, "podSelector": {}}]}),
-            ("clients", {"clients": [{"podSelector": {}}, {"ipBlock": {"cidr": "128.0.0.0/1"}}]}),
-            ("clients", {"clients": [{"ipBlock": {"cidr": "::/0"}}]}),
+            ("from Everyone", {"from": "Everyone"}),
+            ("from Unmanaged", {"from": "Unmanaged"}),
+            ("clients", {"from": "Clients", "clients": [{"namespaceSelector": {}}]}),
+            ("clients", {"from": "Clients", "clients": [{"namespaceSelector": _EXISTS, "podSelector": {}}]}),
+            ("clients", {"from": "Clients", "clients": [{"podSelector": {}}, {"ipBlock": {"cidr": "128.0.0.0/1"}}]}),
+            ("clients", {"from": "Clients", "clients": [{"ipBlock": {"cidr": "::/0"}}]}),
         )
     ),
     ({"serviceTypes": []}, {"service": LOAD_BALANCER, "networkAccess": RANGE}, "spec.service.type LoadBalancer "),
@@ -149,9 +149,12 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "false"}}}),
     ({"apiKeyRequired": True}, {"server": KEY}),
     ({"maxCards": 0}, {"replicas": 3}),
-    ({"allowAllClients": False}, {"networkAccess": {"clients": [{"namespaceSelector": _NAMED}, *RANGE["clients"]]}}),
-    ({"allowAllClients": True}, {"networkAccess": {"allowAllClients": True}}),
-    ({"allowAllClients": True}, {"networkAccess": {"enabled": False}}),
+    (
+        {"allowAllClients": False},
+        {"networkAccess": {"from": "Clients", "clients": [{"namespaceSelector": _NAMED}, *RANGE["clients"]]}},
+    ),
+    ({"allowAllClients": True}, {"networkAccess": {"from": "Everyone"}}),
+    ({"allowAllClients": True}, {"networkAccess": {"from": "Unmanaged"}}),
     ({"serviceTypes": []}, {"service": {"type": "ClusterIP"}}),
     ({"serviceTypes": ["LoadBalancer"]}, {"service": LOAD_BALANCER, "networkAccess": RANGE}),
     ({"serviceAnnotationPrefixes": ["external-dns."]}, {"service": {"annotations": {DNS: "shop.example.com"}}}),
@@ -215,8 +218,8 @@ NEEDS_PERMISSION: list[tuple[str, Any, dict[str, Any], str]] = [
     (
         "allowAllClients",
         True,
-        {"networkAccess": {"allowAllClients": True}},
-        "spec.networkAccess.allowAllClients true lets every namespace reach the model port",
+        {"networkAccess": {"from": "Everyone"}},
+        "spec.networkAccess.from Everyone lets every namespace reach the model port",
     ),
 ]
 """A limit, its value that gives permission, a spec that needs the permission, and how a warning starts."""

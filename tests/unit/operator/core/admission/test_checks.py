@@ -134,22 +134,21 @@ def test_simulation_is_refused_if_not_allowed() -> None:
     "guard",
     [
         {"service": {"type": "ClusterIP"}},
-        {"service": {"type": "NodePort", "insecure": True}},
         {"service": {"type": "NodePort"}, "server": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
-        {"service": {"type": "NodePort"}, "networkAccess": {"clients": []}},
+        {"service": {"type": "NodePort"}, "networkAccess": {"from": "Clients", "clients": []}},
     ],
 )
 def test_protected_service_may_be_published(guard: dict[str, Any]) -> None:
     assert check_published_access(inference(**guard).spec) is None
 
 
-@pytest.mark.parametrize("access", [{}, {"allowAllClients": True}, {"enabled": False, "clients": []}])
+@pytest.mark.parametrize("access", [{}, {"from": "Everyone"}, {"from": "Unmanaged"}])
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 def test_unprotected_service_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
     assert check_published_access(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
         "PublishedWithoutKey",
         "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
-        "server.apiKeySecretRef, list the clients in networkAccess.clients, or set service.insecure true.",
+        "server.apiKeySecretRef, or set networkAccess.from to Clients and list the clients.",
     )
 
 

@@ -16,7 +16,7 @@ from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import inference
 
-RANGE: Object = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+RANGE: Object = {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 SPEC: Object = {
     "service": {"type": "LoadBalancer", "annotations": {"team/a": "b", "dns/name": "shop"}},
     "networkAccess": RANGE,
@@ -68,12 +68,12 @@ def read(limits: Object) -> ClassLimits:
         ),
         (
             {},
-            {"networkAccess": {"allowAllClients": True}},
-            [LimitViolation("spec.networkAccess.allowAllClients true", OPENS, "NetworkPolicy")],
+            {"networkAccess": {"from": "Everyone", "clients": None}},
+            [LimitViolation("spec.networkAccess.from Everyone", OPENS, "NetworkPolicy")],
         ),
         (
             {},
-            {"networkAccess": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}},
+            {"networkAccess": {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}},
             [LimitViolation("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
         ),
         (
@@ -105,7 +105,7 @@ def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object,
             "PersistentVolumeClaim",
             {"recipeCache": {"size": "19Gi"}},
         ),
-        ({}, {"networkAccess": {"enabled": False}}, "NetworkPolicy", {"networkAccess": {}}),
+        ({}, {"networkAccess": {"from": "Unmanaged"}}, "NetworkPolicy", {"networkAccess": {}}),
     ],
     ids=["types", "annotations", "PVC", "clients"],
 )
@@ -137,6 +137,6 @@ def test_message_names_the_class_that_forbids_a_field() -> None:
 
 def test_spec_without_a_class_is_refused_only_for_permissions() -> None:
     assert refused(NO_CLASS, **SPEC) is None
-    assert refused(NO_CLASS, networkAccess={"enabled": False}) == Problem(
-        "NeedsClass", f"spec.networkAccess.enabled false {OPENS}. Remove the setting, or use a class that allows it."
+    assert refused(NO_CLASS, networkAccess={"from": "Unmanaged"}) == Problem(
+        "NeedsClass", f"spec.networkAccess.from Unmanaged {OPENS}. Remove the setting, or use a class that allows it."
     )

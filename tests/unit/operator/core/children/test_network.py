@@ -18,6 +18,10 @@ def clients(**access: Any) -> list[dict[str, Any]]:
     return [rule for rule in rules if rule["ports"][0]["port"] == "http"]
 
 
+def listed(peers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return clients(**{"from": "Clients", "clients": peers})
+
+
 def test_status_port_is_open_to_the_operator_only() -> None:
     rules = network_policy(inference(), DEFAULTS)["spec"]["ingress"]
     (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
@@ -48,7 +52,9 @@ def test_gateways_of_the_installation_are_clients_by_default() -> None:
     defaults = replace(DEFAULTS, gateways_from=(NetworkClient.model_validate(gateway),))
     rules = network_policy(inference(), defaults)["spec"]["ingress"]
     assert rules[0]["from"] == [{"podSelector": {}}, gateway]
-    own_list = network_policy(inference(networkAccess={"clients": [{"podSelector": {}}]}), defaults)["spec"]["ingress"]
+    own_list = network_policy(inference(networkAccess={"from": "Clients", "clients": [{"podSelector": {}}]}), defaults)[
+        "spec"
+    ]["ingress"]
     assert own_list[0]["from"] == [{"podSelector": {}}]
 
 
@@ -58,17 +64,17 @@ def test_published_model_accepts_only_its_namespace_by_default() -> None:
 
 
 def test_all_clients_are_all_pods_of_the_cluster() -> None:
-    assert [rule["from"] for rule in clients(allowAllClients=True)] == [[{"namespaceSelector": {}}]]
+    assert [rule["from"] for rule in clients(**{"from": "Everyone"})] == [[{"namespaceSelector": {}}]]
 
 
 def test_published_model_for_all_clients_has_no_source_limit() -> None:
-    everyone = inference(service={"type": "LoadBalancer"}, networkAccess={"allowAllClients": True})
+    everyone = inference(service={"type": "LoadBalancer"}, networkAccess={"from": "Everyone"})
     rules = network_policy(everyone, DEFAULTS)["spec"]["ingress"]
     assert rules[0] == {"ports": [{"port": "http", "protocol": "TCP"}]}
 
 
 def test_empty_list_of_clients_allows_no_client() -> None:
-    assert clients(clients=[]) == []
+    assert listed([]) == []
 
 
 def test_named_clients_are_selected_by_namespace_and_pod() -> None:
@@ -77,18 +83,18 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
         {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "podSelector": {}},
         {"namespaceSelector": {}},
     ]
-    assert clients(clients=named)[0]["from"] == named
+    assert listed(named)[0]["from"] == named
 
 
 def test_external_clients_are_selected_by_address() -> None:
     named = [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]
-    assert clients(clients=named)[0]["from"] == named
+    assert listed(named)[0]["from"] == named
 
 
 @pytest.mark.parametrize("text", ["/a/b", "10.0.0.0/33", "somewhere"])
 def test_invalid_address_range_is_refused(text: str) -> None:
     with pytest.raises(SpecUnreadable, match="does not appear to be an IPv4 or IPv6 network"):
-        clients(clients=[{"ipBlock": {"cidr": text}}])
+        listed([{"ipBlock": {"cidr": text}}])
 
 
 def test_policy_selects_the_resources_pods_and_ingress() -> None:

@@ -91,12 +91,12 @@ def test_config_map_with_other_content_is_replaced() -> None:
     assert cluster.kind("ConfigMap")[0]["data"] == desired
 
 
-def test_disabled_network_policy_is_deleted() -> None:
+def test_network_policy_of_unmanaged_access_is_deleted() -> None:
     cluster = served()
     cluster.classes = (gaudi_class(default=True, limits={"allowAllClients": True}),)
     cluster.settle()
-    cluster.change(networkAccess={"enabled": False})
-    assert [action.reason for action in cluster.operate().actions] == ["spec.networkAccess is switched off"]
+    cluster.change(networkAccess={"from": "Unmanaged"})
+    assert [action.reason for action in cluster.operate().actions] == ["spec.networkAccess.from is Unmanaged"]
     cluster.settle()
     assert cluster.kind("NetworkPolicy") == []
 

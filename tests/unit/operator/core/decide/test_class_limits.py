@@ -8,11 +8,11 @@ from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
-OPEN = {"allowAllClients": True}
+OPEN = {"from": "Everyone"}
 EVERY_NAMESPACE = [{"namespaceSelector": {}}]
 OWN_NAMESPACE = [{"podSelector": {}}]
 PUBLISHED = {"type": "LoadBalancer", "annotations": {"dns.example.com/name": "shop"}}
-RANGE = {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+RANGE = {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 
 
 def of_class(limits: Object, **spec: Any) -> Cluster:
@@ -48,7 +48,7 @@ def test_open_clients_need_a_class() -> None:
     assert clients(cluster) == OWN_NAMESPACE
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
     assert [each["message"] for each in status(cluster)["conditions"] if each["type"] == "PlanAccepted"] == [
-        "spec.networkAccess.allowAllClients true lets every namespace reach the model port (limits.allowAllClients). "
+        "spec.networkAccess.from Everyone lets every namespace reach the model port (limits.allowAllClients). "
         "Remove the setting, or use a class that allows it."
     ]
     assert (pod_names(cluster), condition(cluster, "Available")[0]) == (before, "True")
@@ -67,7 +67,7 @@ def test_class_allows_open_clients() -> None:
 
 def test_network_policy_is_kept_until_a_class_allows_its_removal() -> None:
     cluster = served()
-    cluster.change(networkAccess={"enabled": False})
+    cluster.change(networkAccess={"from": "Unmanaged"})
     cluster.settle()
     assert clients(cluster) == OWN_NAMESPACE
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")

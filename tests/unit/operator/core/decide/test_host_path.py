@@ -9,6 +9,7 @@ from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
+NO_CLIENT: dict[str, Any] = {"from": "Clients", "clients": []}
 ETC: dict[str, Any] = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/etc"}}}
 CLAIM: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "models"}, "hostPath": None}}
 
@@ -161,16 +162,16 @@ def test_forbidden_simulation_keeps_serving_and_is_not_scaled_up() -> None:
 
 
 def test_published_model_keeps_serving_without_a_new_revision() -> None:
-    cluster = served(service={"type": "NodePort", "insecure": True})
+    cluster = served(service={"type": "NodePort"}, networkAccess=NO_CLIENT)
     before = pod_names(cluster)
-    cluster.change(service={"insecure": None})  # from an operator without this rule
+    cluster.change(networkAccess=None)  # from an operator without this rule
     cluster.settle()
     assert (pod_names(cluster), status(cluster)["readyReplicas"]) == (before, 2)
     assert stalled(cluster)[0] != "PublishedWithoutKey"
     cluster.change(engine={"maxNumSeqs": 3})
     cluster.settle()
     assert (pod_names(cluster), stalled(cluster)[0]) == (before, "PublishedWithoutKey")
-    cluster.change(networkAccess={"clients": []})
+    cluster.change(networkAccess=NO_CLIENT)
     cluster.settle()
     assert pod_names(cluster) != before
 

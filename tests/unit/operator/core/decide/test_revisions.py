@@ -208,7 +208,7 @@ def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
         {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
         {"autoscaling": {"maxReplicas": 4}},
         {"route": {"parentRefs": [{"name": "gate"}]}},
-        {"networkAccess": {"enabled": False}},
+        {"networkAccess": {"from": "Unmanaged"}},
         {"annotations": {"example.com/s": "annotation"}},
     ],
     ids=str,

@@ -34,7 +34,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "rollout": {"rollout": {"maxSurge": 2, "paused": True}},
     "autoscaling": {"autoscaling": {"maxReplicas": 4}},
     "service": {"service": {"port": 8080, "annotations": {"team": "a"}}},
-    "networkAccess": {"networkAccess": {"enabled": False}},
+    "networkAccess": {"networkAccess": {"from": "Unmanaged"}},
     "metadata.annotations": {"annotations": {"example.com/s": "annotation"}},
 }
 
