@@ -215,6 +215,9 @@ def _error_from_response(method: str, path: str, answer: ApiResponse) -> Operato
     # This is not a missing permission. The API server also answers 403 if the namespace of a new object is terminating.
     if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
         return WaitingError("NamespaceTerminating", message, TERMINATING_SECONDS)
+    # An object with an unknown field or a wrong type is refused again at each retry (Kubernetes issue 122480).
+    if code == 500 and detail.startswith("failed to create typed patch object"):
+        return StalledError("ApiRefused", message)
     # Retry after 401. The token of a pod may have been replaced while the request was in flight.
     if code == 409 or code == 429 or code >= 500 or code == 401:
         # Some proxies send a date in the Retry-After header. Ignore the date and use the default back-off.

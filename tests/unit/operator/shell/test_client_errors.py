@@ -50,6 +50,12 @@ async def test_status_code_determines_the_error(code: int, kind: type[OperatorEr
     assert type(await error_of(status(code))) is kind
 
 
+async def test_apply_with_an_unknown_field_is_not_retried() -> None:
+    message = "failed to create typed patch object (a/b; apps/v1, Kind=ReplicaSet): .spec.of: field not declared in schema"
+    error = await error_of(ApiResponse(500, json.dumps({"message": message}).encode()))
+    assert (type(error), error.reason) == (StalledError, "ApiRefused")
+
+
 async def test_error_without_a_status_body_is_recognized() -> None:
     assert type(await error_of(ApiResponse(502, b"<html>"))) is TransientError
 
