@@ -1,7 +1,8 @@
 """The desired children of a resource, and their writes and deletions in order.
 
 ControllerRevisions are written first, so that no rendered template or failure is lost. A workload is written after the
-objects that its pods mount. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the spec
+objects that its pods mount. A new workload precedes the others. If the API server refuses its pod template, no other
+workload has been scaled down for it. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the spec
 requests it or a running revision mounts it. The PVC is written last.
 """
 
@@ -28,7 +29,7 @@ from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, 
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.live_workloads import live_workloads, revisions_with_workloads, running_revisions
-from gaudi_operator.core.rollout.replicas import PlannedReplicas, count_ending_pods
+from gaudi_operator.core.rollout.replicas import PlannedReplicas, count_ending_pods, spec_replicas_by_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import hash_texts
@@ -137,12 +138,16 @@ def _desired_children(
 
 
 def _desired_workloads(state: State, revisions: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
-    full_replicas = _replicas_after_back_off(state, scaling)
-    for revision in revisions:
+    """Yield the manifests of workloads, new workloads first. They get no replicas while others are scaled down."""
+    full_replicas, live_replicas = _replicas_after_back_off(state, scaling), spec_replicas_by_revision(state.observed)
+    scales_down = any(scaling.replicas.get(name, count) < count for name, count in live_replicas.items())
+    for revision in sorted(revisions, key=lambda each: each.name in live_replicas):
         if revision.name in scaling.replicas:
+            is_new = revision.name not in live_replicas
             reason = state.rollout.in_place_reason if revision.name == state.current_name else None
             annotations = rollout_annotations(reason, full_replicas.get(revision.name))
-            yield _render_workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
+            replicas = 0 if is_new and scales_down else scaling.replicas[revision.name]
+            yield _render_workload(state.inference.identity, revision, replicas, annotations)
 
 
 def _back_off_writes(state: State, scaling: PlannedReplicas) -> list[Action]:

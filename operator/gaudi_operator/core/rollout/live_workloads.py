@@ -26,7 +26,7 @@ def running_revisions(
 ) -> list[Revision]:
     """Return the revisions whose workloads are kept or created. The current revision comes last.
 
-    Workloads are written in this order, so that old workloads release cards before the current workload requests them.
+    Workloads are scaled in this order, so that old workloads release cards before the current workload requests them.
     If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
     still be scaled.
     """

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.core.actions import Apply
+from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import condition, revisions, served, status
@@ -307,3 +309,17 @@ def test_in_place_rollout_removes_old_pods_before_adding_new() -> None:
     sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}
     assert sorted(sets.values()) == [0, 1]
     assert len(cluster.kind("Pod")) == 2
+
+
+def test_new_workload_is_created_before_another_is_scaled_down() -> None:
+    cluster = served(rollout={"maxSurge": 0})
+    (old,) = cluster.kind("ReplicaSet")
+    cluster.change(model=BIGGER)
+    plan = decide(cluster.observed(), cluster.defaults)
+    written = [action.manifest for action in plan.actions if isinstance(action, Apply)]
+    scales = [
+        (each["metadata"]["name"] == old["metadata"]["name"], each["spec"]["replicas"])
+        for each in written
+        if each["kind"] == "ReplicaSet"
+    ]
+    assert scales == [(False, 0), (True, 1)]
