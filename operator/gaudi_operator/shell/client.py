@@ -223,7 +223,10 @@ def _error_from_response(method: str, path: str, answer: ApiResponse) -> Operato
         # Some proxies send a date in the Retry-After header. Ignore the date and use the default back-off.
         retry_seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return TransientError(str(status.get("reason") or "ApiServerError"), message, retry_seconds)
-    return ForbiddenError("ApiForbidden", message) if code == 403 else StalledError("ApiRefused", message)
+    # An admission policy or webhook refuses the content of the request. Permissions are not missing.
+    if code == 403 and not re.search("denied (the )?request", detail):
+        return ForbiddenError("ApiForbidden", message)
+    return StalledError("ApiRefused", message)
 
 
 def _parse_status(body: bytes) -> dict[str, Any]:

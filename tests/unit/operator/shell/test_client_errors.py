@@ -51,8 +51,17 @@ async def test_status_code_determines_the_error(code: int, kind: type[OperatorEr
 
 
 async def test_apply_with_an_unknown_field_is_not_retried() -> None:
-    message = "failed to create typed patch object (a/b; apps/v1, Kind=ReplicaSet): .spec.of: field not declared in schema"
+    message = (
+        "failed to create typed patch object (a/b; apps/v1, Kind=ReplicaSet): .spec.of: field not declared in schema"
+    )
     error = await error_of(ApiResponse(500, json.dumps({"message": message}).encode()))
+    assert (type(error), error.reason) == (StalledError, "ApiRefused")
+
+
+@pytest.mark.parametrize("denial", ["'a' with binding 'b' denied request: no", '"a" denied the request: no'])
+async def test_denial_by_an_admission_rule_is_reported_at_once(denial: str) -> None:
+    body = {"reason": "Forbidden", "message": f'replicasets.apps "x" is forbidden: {denial}'}
+    error = await error_of(ApiResponse(403, json.dumps(body).encode()))
     assert (type(error), error.reason) == (StalledError, "ApiRefused")
 
 
