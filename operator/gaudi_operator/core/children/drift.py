@@ -4,6 +4,7 @@ Fields of other managers and defaults of the API server are ignored.
 """
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from gaudi_operator.core.quantities import parse_quantity
@@ -14,12 +15,15 @@ _LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "condi
 _ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
 """Maps that are compared as a whole, because an additional key changes what they select."""
 
-_QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
+_QUANTITY_PARENTS = frozenset({"divisor", "limits", "requests", "sizeLimit"})
 
 _METRICS = ("spec", "metrics")
 """The path of the targets of an autoscaler, which are quantities too."""
 
-_LARGEST_INT64 = 2**63 - 1
+_BLOCKS = frozenset({"affinity", "behavior", "env", "from", "initContainers", "metrics", "volumeMounts", "volumes"})
+"""The names of the fields that contain blocks of a spec."""
+
+_MOST_NANOS = (2**63 - 1) * 10**9
 
 
 def drifted_field(applied: object, live: object) -> str | None:
@@ -35,10 +39,18 @@ def _find_drift(applied: object, live: object, path: tuple[str, ...]) -> str | N
         return _mapping_drift(applied, live, path)
     if isinstance(applied, list | tuple):
         return _sequence_drift(applied, live, path)
-    # The API server drops empty strings of optional fields.
-    if (applied == "" and live is None) or _is_same_quantity(applied, live, path):
+    if (live is None and _may_be_dropped(applied, path)) or _is_same_quantity(applied, live, path):
         return None
     return ".".join(path)
+
+
+def _may_be_dropped(applied: object, path: tuple[str, ...]) -> bool:
+    """Return True if the API server may drop an applied value: an empty text, or any empty value in a block.
+
+    The operator itself writes false and 0 only where the API server keeps them.
+    """
+    is_block = bool(_BLOCKS.intersection(path)) and "securityContext" not in path
+    return applied in ("", None) or (is_block and not applied)
 
 
 def _mapping_drift(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
@@ -57,8 +69,9 @@ def _sequence_drift(applied: Sequence[Any], live: object, path: tuple[str, ...])
         return None if not applied and live is None else ".".join(path)
     key = _merge_key(applied)
     if key is not None:
-        live_by_key = {entry.get(key): entry for entry in live if isinstance(entry, Mapping)}
-        entries = [(entry, live_by_key.get(entry[key]), str(entry[key])) for entry in applied]
+        # The key of an applied entry may have any type, until the API server refuses the entry.
+        live_by_key = {str(entry.get(key)): entry for entry in live if isinstance(entry, Mapping)}
+        entries = [(entry, live_by_key.get(str(entry[key])), str(entry[key])) for entry in applied]
     elif len(applied) != len(live):
         return ".".join(path)
     elif not any(isinstance(entry, Mapping) for entry in applied):
@@ -84,11 +97,19 @@ def _is_unique_key(key: str, entries: Sequence[Any]) -> bool:
 
 
 def _is_same_quantity(applied: object, live: object, path: tuple[str, ...]) -> bool:
-    """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and limits amounts to int64."""
+    """Return True if two quantities are equal. The API server writes 1024Mi as 1Gi, and at most an int64.
+
+    It also writes a number as a text, and rounds the number up to nanos.
+    """
     is_quantity = path[:2] == _METRICS or _QUANTITY_PARENTS.intersection(path)
-    if not is_quantity or not isinstance(applied, str) or not isinstance(live, str):
+    if not is_quantity or not isinstance(applied, str | int) or not isinstance(live, str):
         return False
     try:
-        return min(parse_quantity(applied), _LARGEST_INT64) == min(parse_quantity(live), _LARGEST_INT64)
+        return _round_as_server(str(applied)) == _round_as_server(live)
     except ValueError:
         return False
+
+
+def _round_as_server(quantity: str) -> int:
+    """Return a quantity in nanos. Raises ValueError if the text is not a quantity."""
+    return min(ceil(parse_quantity(quantity) * 10**9), _MOST_NANOS)
