@@ -1,5 +1,6 @@
 """The GaudiInference as a parsed value: its typed spec, its metadata and its written status."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,64 @@ P = ParamSpec("P")
 
 class SpecUnreadable(Exception):
     """The error that the spec does not match this operator's types. The message is a sentence."""
+
+
+MOST_BLOCK_BYTES = 64 * 2**10
+"""The maximum size of all blocks of a spec together, as JSON. The schema bounds only the other fields of a spec."""
+
+BLOCKS = (
+    ("engine", "env"),
+    ("pod", "affinity"),
+    ("pod", "topologySpreadConstraints"),
+    ("pod", "volumes"),
+    ("pod", "volumeMounts"),
+    ("pod", "initContainers"),
+    ("pod", "sidecars"),
+    ("autoscaling", "metrics"),
+    ("autoscaling", "behavior"),
+    ("networkAccess", "clients"),
+)
+"""The sections and fields of a spec that contain blocks (api/schema_keywords.py)."""
+
+MOST_LEVELS = 32
+"""The maximum number of levels of a block. Kubernetes types have about ten, and the API server accepts 10,000."""
+
+_OVERSIZED = "oversized"
+"""The key of a message in a spec without its blocks. The API server removes such a field of a user."""
+
+
+def drop_oversized_blocks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a spec for the store. If its blocks are too large or deep, it has a message for read_sections() instead.
+
+    Without this bound, a spec of 1.5 MiB would take 40 MiB of memory, and decisions would fail for deep blocks.
+    """
+    blocks = {path: block for path in BLOCKS if (block := (spec.get(path[0]) or {}).get(path[1]))}
+    # The schema bounds the other fields of a variable.
+    if env := blocks.get(("engine", "env")):
+        blocks["engine", "env"] = [variable.get("valueFrom") for variable in env if "valueFrom" in variable]
+    deepest = next((path for path, block in blocks.items() if _is_deeper(block, MOST_LEVELS)), None)
+    sizes = {path: 0 if deepest else len(json.dumps(block)) for path, block in blocks.items()}
+    if not deepest and sum(sizes.values()) <= MOST_BLOCK_BYTES:
+        return spec
+    path = deepest or max(sizes, key=lambda each: sizes[each])
+    fault = f"{sizes[path]} bytes as JSON, but all blocks of a spec together may have at most {MOST_BLOCK_BYTES} bytes"
+    if deepest:
+        fault = f"more than {MOST_LEVELS} levels"
+    message = f"spec.{'.'.join(path)} has {fault}. Shorten the field."
+    sections = {
+        name: {field: value for field, value in spec[name].items() if (name, field) not in blocks}
+        for name in {path[0] for path in blocks}
+    }
+    return {**spec, **sections, _OVERSIZED: message}
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return True if a JSON value has more than `levels` levels of objects and lists."""
+    level = [value]
+    for _ in range(levels + 1):
+        parents = [each for each in level if isinstance(each, dict | list)]
+        level = [child for each in parents for child in (each.values() if isinstance(each, dict) else each)]
+    return bool(parents)
 
 
 _STAND_INS = {
@@ -100,13 +159,14 @@ def read_inference(resource: Manifest) -> Inference:
 def read_sections(resource: Manifest) -> Inference:
     """Return the parsed resource with all sections of its spec that this operator can read."""
     identity, sections = read_identity(resource), resource["spec"]
+    oversized = Problem("SpecUnreadable", sections[_OVERSIZED]) if _OVERSIZED in sections else None
     try:
-        return Inference(identity, GaudiInferenceSpec.model_validate(sections))
+        return Inference(identity, GaudiInferenceSpec.model_validate(sections), unreadable=oversized)
     except ValidationError as error:
         unreadable = {name for fault in error.errors(include_url=False) for name in fault["loc"][:1]}
         readable = {name: section for name, section in sections.items() if name not in unreadable}
         spec = GaudiInferenceSpec.model_validate({**_STAND_INS, **readable})
-        problem = Problem("SpecUnreadable", _describe_error(error))
+        problem = oversized or Problem("SpecUnreadable", _describe_error(error))
         return Inference(identity, spec, unreadable=problem)
 
 

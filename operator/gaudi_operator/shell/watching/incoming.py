@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 
 def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
     """Return an incoming object. If the object is foreign to the operator or too large, return only its name."""
-    # Return GaudiInferences and classes unchanged, because the schemas of these kinds limit the size.
+    # Return GaudiInferences and classes unchanged. The schema of a class limits its size, and the store drops the
+    # blocks of a GaudiInference that are too large (core/resource.py).
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):

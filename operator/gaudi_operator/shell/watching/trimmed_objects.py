@@ -16,6 +16,7 @@ from msgspec.json import Decoder
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.resource import drop_oversized_blocks
 from gaudi_operator.core.text_formats import hash_texts, short_hash
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -183,6 +184,8 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
             # reconcile.
             kept[_OTHERS] = short_hash(annotations)
         trimmed["metadata"] = {**trimmed["metadata"], "annotations": kept}
+    if kind is RESOURCE and isinstance(trimmed.get("spec"), Mapping):
+        trimmed["spec"] = drop_oversized_blocks(trimmed["spec"])
     encoded = _TEMPLATE_FIELDS.get(kind)
     return {name: value if name == encoded else _share_strings(value, _DEEPEST) for name, value in trimmed.items()}
 

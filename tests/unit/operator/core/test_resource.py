@@ -1,18 +1,25 @@
 """A spec is read or refused, and its derived values are computed once."""
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import SpecUnreadable, read_inference, read_sections
+from gaudi_operator.core.resource import (
+    MOST_LEVELS,
+    SpecUnreadable,
+    drop_oversized_blocks,
+    read_inference,
+    read_sections,
+)
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import inference, resource
 
 T = TypeVar("T")
+LARGE = "x" * 2**16
 
 
 def test_unknown_value_makes_a_spec_unreadable() -> None:
@@ -26,6 +33,51 @@ def test_readable_sections_of_an_unreadable_spec_are_read() -> None:
     assert found.unreadable.reason == "SpecUnreadable"
     assert (found.spec.replicas, found.spec.readiness.on_recompiles) == (7, OnRecompiles.IGNORE)
     assert found.spec.rollout == Rollout()
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "block"),
+    [
+        ("pod", "affinity", {"nodeAffinity": LARGE}),
+        ("pod", "volumes", [{"name": "a", "csi": LARGE}]),
+        ("engine", "env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": LARGE}}}]),
+        ("autoscaling", "metrics", [{"type": LARGE}]),
+        ("networkAccess", "clients", [{"podSelector": {"matchLabels": {"a": LARGE}}}]),
+    ],
+)
+def test_spec_with_large_blocks_is_unreadable(section: str, field: str, block: Any) -> None:
+    spec = resource(replicas=7, readiness={"onRecompiles": "Ignore"})["spec"]
+    spec[section] = {**spec.get(section, {}), **({"maxReplicas": 2} if section == "autoscaling" else {}), field: block}
+    found = read_sections({**resource(), "spec": drop_oversized_blocks(spec)})
+    assert found.unreadable
+    assert found.unreadable.reason == "SpecUnreadable"
+    assert found.unreadable.message.startswith(f"spec.{section}.{field} has 65")
+    assert (found.spec.replicas, found.spec.readiness.on_recompiles) == (7, OnRecompiles.IGNORE)
+
+
+def test_spec_with_deep_blocks_is_unreadable() -> None:
+    block: Any = "x"
+    for _ in range(MOST_LEVELS):
+        block = [block]
+    spec = resource(pod={"affinity": {"a": block[0]}})["spec"]
+    assert drop_oversized_blocks(spec) == spec
+    spec["pod"]["affinity"] = {"a": block}
+    found = read_sections({**resource(), "spec": drop_oversized_blocks(spec)})
+    assert "spec.pod.affinity has more than 32 levels." in str(found.unreadable)
+
+
+def test_blocks_are_large_together() -> None:
+    half = "x" * 33_000
+    spec = resource(pod={"affinity": {"a": half}}, autoscaling={"maxReplicas": 2, "behavior": {"b": half}})["spec"]
+    assert "spec.pod.affinity has 33" in str(
+        read_sections({**resource(), "spec": drop_oversized_blocks(spec)}).unreadable
+    )
+
+
+def test_spec_with_many_variables_is_read() -> None:
+    env = [{"name": f"A{number}", "value": "x" * 1024} for number in range(64)]
+    spec = resource(engine={"env": env}, pod={"affinity": {"a": "x" * 60_000}})["spec"]
+    assert drop_oversized_blocks(spec) == spec
 
 
 def test_runtime_config_is_computed_once() -> None:
