@@ -229,7 +229,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "hostNetwork": (pod(hostNetwork=True), FIELDS),
     "shared processes": (pod(shareProcessNamespace=True), FIELDS),
     "node by name": (pod(nodeName="control-plane"), FIELDS),
-    "whole Secret": (container(envFrom=[{"secretRef": {"name": "a"}}]), f"{FIELDS}, and none with a field of"),
+    "whole Secret": (container(envFrom=[{"secretRef": {"name": "a"}}]), f"{FIELDS}, and none with envFrom of"),
     "port of the node": (container(ports=[{"containerPort": 80, "hostPort": 80}]), REACH),
     "probe of another host": (container(livenessProbe={"httpGet": {**HTTP, "host": "169.254.169.254"}}), REACH),
     "hook to another host": (
