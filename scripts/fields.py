@@ -19,7 +19,6 @@ KUBERNETES_TYPES = frozenset(
     {
         "Affinity",
         "Condition",
-        "ConfigMapKeySelector",
         "Container",
         "EnvVar",
         "HorizontalPodAutoscalerBehavior",

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gaudi_operator.api.base import AbsolutePath, NamespaceName, ObjectName
+from gaudi_operator.api.schema_keywords import Block
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Controller
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.network import NetworkClient
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 
@@ -85,12 +85,12 @@ class Settings(BaseSettings):
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Namespaces to serve, separated by commas. Empty: all namespaces."
     )
-    monitoring_from: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] = Field(
+    monitoring_from: Annotated[tuple[Block, ...], Field(max_length=16)] = Field(
         (),
         description="Clients that network policies of models allow to read pod metrics: a JSON list of peers as in"
         " `ingress[].from`. Empty: only the operator.",
     )
-    gateways_from: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] = Field(
+    gateways_from: Annotated[tuple[Block, ...], Field(max_length=16)] = Field(
         (),
         description="Gateways and ingress controllers that may reach models with"
         " `networkAccess.from: SameNamespace`: a JSON list of peers as in `ingress[].from`. Empty: only pods of the"

@@ -1,11 +1,11 @@
 """All objects that the API server must refuse."""
 
-from tests.cluster.bad_autoscalers import AUTOSCALERS
+from tests.cluster.bad_blocks import scaled
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, Bad
 from tests.cluster.bad_pods import PLATFORM_PODS
 from tests.cluster.bad_recipes import RECIPES
-from tests.support.builders import Object
+from tests.support.metrics import running_requests
 
 ENGINES = (
     Bad("engine_unknown", 'Unsupported value: "tgi": supported values: "vllm"', {"engine": {"name": "tgi"}}),
@@ -171,10 +171,21 @@ ROLLOUTS = (
 )
 
 
-def clients(*entries: Object) -> Object:
-    """Return a spec that allows only these clients to connect to the model port."""
-    return {"networkAccess": {"from": "Clients", "clients": list(entries)}}
-
+AUTOSCALERS = (
+    Bad(
+        "autoscaling_min_above_max",
+        "minReplicas must be at most maxReplicas",
+        scaled(minReplicas=3),
+    ),
+    Bad("autoscaling_without_max", "maxReplicas: Required value", {"autoscaling": {"minReplicas": 1}}),
+    Bad("autoscaling_from_zero", "minReplicas in body should be greater than or equal to 1", scaled(minReplicas=0)),
+    Bad("too_many_metrics", "must have at most 8 items", scaled(metrics=[running_requests(1)] * 9)),
+    Bad(
+        "target_of_an_earlier_release",
+        'unknown field "spec.autoscaling.targetRunningRequests"',
+        scaled(targetRunningRequests=8),
+    ),
+)
 
 NETWORKS = (
     Bad("port_zero", "spec.service.port in body should be greater than or equal to 1", {"service": {"port": 0}}),
@@ -193,18 +204,6 @@ NETWORKS = (
         "published_without_clients",
         "spec.service.type other than ClusterIP needs another networkAccess.from",
         {"service": {"type": "NodePort"}, "server": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
-    ),
-    Bad("client_without_selector", "every entry needs podSelector", clients({})),
-    Bad(
-        "ip_block_with_selector",
-        "ipBlock cannot be combined with selectors",
-        clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}}),
-    ),
-    Bad("ip_block_that_is_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
-    Bad(
-        "client_selector_without_values",
-        "values is needed when operator is In or NotIn",
-        clients({"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}),
     ),
 )
 PODS = (

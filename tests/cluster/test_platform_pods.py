@@ -22,7 +22,10 @@ from tests.support.operator_process import OperatorProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "pods.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-HERE = {"topologyKey": "kubernetes.io/hostname"}
+HERE = {
+    "topologyKey": "kubernetes.io/hostname",
+    "labelSelector": {"matchLabels": {NAME_LABEL: "tiny"}},
+}
 REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 TERM = {
     "matchExpressions": [
@@ -39,7 +42,7 @@ AFFINITY = {
         REQUIRED: {"nodeSelectorTerms": [TERM]},
         PREFERRED: [{"weight": 100, "preference": {"matchExpressions": TERM["matchExpressions"][:1]}}],
     },
-    "podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]},
+    "podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {**HERE, "topologyKey": "zone"}}]},
     "podAntiAffinity": {REQUIRED: [FAR, HERE], PREFERRED: [{"weight": 2, "podAffinityTerm": FAR}]},
 }
 SPREAD = [
@@ -47,6 +50,7 @@ SPREAD = [
         "maxSkew": 1,
         "topologyKey": "zone",
         "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": HERE["labelSelector"],
         "minDomains": 2,
         "matchLabelKeys": ["inference.gaudi.dev/revision"],
         "nodeAffinityPolicy": "Ignore",

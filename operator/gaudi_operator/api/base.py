@@ -75,7 +75,7 @@ Annotations = Annotated[
 
 
 DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-"""A key of a Secret or a ConfigMap."""
+"""A key of a Secret."""
 
 
 class SecretKey(ApiModel):
@@ -84,14 +84,6 @@ class SecretKey(ApiModel):
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the Secret.")
     key: DataKey = Field(description="Key of the Secret.")
-
-
-class ConfigMapKey(ApiModel):
-    """Base of references to a key of a ConfigMap in the same namespace."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
-    name: ObjectName = Field(description="Name of the ConfigMap.")
-    key: DataKey = Field(description="Key of the ConfigMap.")
 
 
 def dump_non_defaults(model: ApiModel) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gaudi_operator.api.schema_keywords import MEANT_WHEN_LEFT_OUT
+from gaudi_operator.api.schema_keywords import MEANT_WHEN_LEFT_OUT, PRESERVE
 
 Schema = dict[str, Any]
 
@@ -190,9 +190,12 @@ def drop_operator_defaults(node: Schema) -> Schema:
 
 
 def require_bound(node: Schema) -> Schema:
-    """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds."""
+    """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds.
+
+    Blocks have no bound here, because CEL rules cannot read their fields. The operator limits their size (resource.py).
+    """
     kind = "string" if INT_OR_STRING in node else node.get("type", "")
-    is_bounded = "enum" in node or "properties" in node
+    is_bounded = "enum" in node or "properties" in node or PRESERVE in node
     if kind in _BOUND and not is_bounded and _BOUND[kind] not in node:
         raise SchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
     return node

@@ -1,9 +1,14 @@
-"""Keywords of Kubernetes in the schema of API types: CEL rules, list maps, and defaults that the operator fills in.
+"""Keywords of Kubernetes in the schema of API types: CEL rules, list maps, blocks, and defaults of the operator.
 
 schema.py makes the structural schema of a model from them.
+
+A block is a value of a Kubernetes type that the operator copies into its children. The schema declares only the fields
+of a block that the operator or server-side apply reads. The API server validates the others when a child is written.
 """
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 
@@ -46,6 +51,17 @@ def mark_operator_default(schema: JsonDict) -> None:
 def list_map_keywords(*keys: str) -> JsonDict:
     """Return the schema keywords of a list whose entries server-side apply merges by `keys`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+Block = Annotated[dict[str, Any], Field(json_schema_extra={PRESERVE: True})]
+"""A block without declared fields."""
+
+
+def block_config(*rules: Rule) -> ConfigDict:
+    """Return the model configuration of a block with declared fields and CEL rules."""
+    return ConfigDict(extra="allow", json_schema_extra={PRESERVE: True, **(rules_keyword(*rules) if rules else {})})
 
 
 def config_with_rules(*rules: Rule) -> ConfigDict:

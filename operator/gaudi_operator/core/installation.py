@@ -1,11 +1,12 @@
 """The installation of the operator: its defaults for omitted fields, and its limits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gaudi_operator.api.base import Quantity
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Capability
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.network import NetworkClient
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 
 
@@ -36,8 +37,9 @@ class InstallationDefaults:
     allow_host_path: tuple[AllowedHostPath, ...] = ()
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"
-    monitoring_from: tuple[NetworkClient, ...] = ()
-    gateways_from: tuple[NetworkClient, ...] = ()
+    monitoring_from: tuple[Mapping[str, Any], ...] = ()
+    gateways_from: tuple[Mapping[str, Any], ...] = ()
+    tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER
     require_class: bool = False
     tracing: TraceReceiver | None = None

@@ -10,22 +10,14 @@ from pydantic import BaseModel
 
 from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.schema import Schema, structural_schema
-from gaudi_operator.api.v1alpha1.autoscaling import Metric, MetricIdentifier, MetricTarget, ScalingRules
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import SecretName
-from gaudi_operator.api.v1alpha1.pods.scheduling import (
-    Affinity,
-    NodeSelectorTerm,
-    PodAffinityTerm,
-    Toleration,
-    TopologySpreadConstraint,
-)
-from gaudi_operator.api.v1alpha1.pods.volumes import KeyToPath, Volume, VolumeMount
+from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration, TopologySpreadConstraint
+from gaudi_operator.api.v1alpha1.pods.volumes import Volume, VolumeMount
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
 _KUBERNETES = "https://kubernetes.io/docs/reference/kubernetes-api"
 _POD = "core/pod-v1"
-_AUTOSCALER = "autoscaling/horizontal-pod-autoscaler-v2"
 
 
 @dataclass(frozen=True)
@@ -54,30 +46,17 @@ class KubernetesType:
 
 
 KUBERNETES_TYPES = (
-    KubernetesType("Affinity", Affinity, _POD),
     KubernetesType(
         "Container",
         SideContainer,
         _POD,
-        restriction="Ports, probes and lifecycle hooks are not supported. The operator sets the security context.",
-        differences=frozenset({"image", "imagePullPolicy", "env", "volumeMounts"}),
+        restriction="The operator sets the security context and refuses another one. The policy for the operator's"
+        " account refuses ports of the node, and probes or hooks that reach another host.",
+        differences=frozenset({"volumeMounts"}),
     ),
     KubernetesType("EnvVar", EnvVar, _POD),
-    KubernetesType("HPAScalingRules", ScalingRules, _AUTOSCALER, restriction="`tolerance` is not supported."),
-    KubernetesType("KeyToPath", KeyToPath, _POD, restriction="`mode` is not supported."),
     KubernetesType("LabelSelector", LabelSelector, "definitions/label-selector-v1-meta"),
     KubernetesType("LocalObjectReference", SecretName, "definitions/local-object-reference-v1"),
-    KubernetesType("MetricIdentifier", MetricIdentifier, _AUTOSCALER),
-    KubernetesType("MetricSpec", Metric, _AUTOSCALER, differences=frozenset({"containerResource.container"})),
-    KubernetesType("MetricTarget", MetricTarget, _AUTOSCALER),
-    KubernetesType("NodeSelectorTerm", NodeSelectorTerm, "definitions/node-selector-term-v1"),
-    KubernetesType(
-        "PodAffinityTerm",
-        PodAffinityTerm,
-        _POD,
-        restriction="`matchLabelKeys` and `mismatchLabelKeys` are not supported.",
-        differences=frozenset({"labelSelector"}),
-    ),
     KubernetesType(
         "ResourceRequirements",
         ContainerResources,
@@ -86,19 +65,14 @@ KUBERNETES_TYPES = (
     ),
     KubernetesType("SecretKeySelector", SecretKey, _POD, restriction="`optional` is not supported."),
     KubernetesType("Toleration", Toleration, "definitions/toleration-v1"),
-    KubernetesType(
-        "TopologySpreadConstraint",
-        TopologySpreadConstraint,
-        _POD,
-        differences=frozenset({"labelSelector", "matchLabelKeys"}),
-    ),
+    KubernetesType("TopologySpreadConstraint", TopologySpreadConstraint, _POD),
     KubernetesType(
         "Volume",
         Volume,
         _POD,
-        restriction="All kinds of volumes meet the Pod Security level restricted. `hostPath` and service account tokens"
-        " are not supported.",
-        differences=frozenset({"name", "persistentVolumeClaim.claimName"}),
+        restriction="The policy for the operator's account refuses `hostPath`, service account tokens and kinds of"
+        " volumes that the Pod Security level restricted refuses.",
+        differences=frozenset({"name"}),
     ),
     KubernetesType("VolumeMount", VolumeMount, _POD, differences=frozenset({"name", "readOnly"})),
 )

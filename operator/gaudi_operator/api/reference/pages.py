@@ -73,6 +73,9 @@ kubectl explain gi.spec --recursive
 - A field without a default is optional unless it is marked **required**.
 - Values are UpperCamelCase (`HpuGraphs`), except names that another project defines (`gaudi3`, `bfloat16`).
 - Names of durations end in `Seconds`. Names of shares end in `Percent`.
+- A block has the fields that the type has in Kubernetes. The API server validates these fields when the operator
+  writes the pods, the HorizontalPodAutoscaler or the NetworkPolicy. A refusal sets the condition `Stalled` with the
+  path of the field, and changes no pod. All blocks of a spec together may have 64 KiB as JSON.
 - A field of a Kubernetes type has a link to the type in the Kubernetes documentation. [Kubernetes types]({TYPES_PAGE})
   lists the supported members, and how these members differ from Kubernetes.
 - [Why each field is there](../../contributing/fields.md) gives a reason for each field.
@@ -82,8 +85,10 @@ TYPES_INTRODUCTION = f"""\
 
 {NOTICE}
 
-The tables list the members of Kubernetes types that fields of the API have. The Kubernetes documentation describes the
-meaning of each member. The last column is empty unless the meaning differs from Kubernetes.
+The tables list the members of Kubernetes types that the schema of the API declares. The Kubernetes documentation
+describes the meaning of each member. The last column is empty unless the meaning differs from Kubernetes. Containers,
+volumes, mounts and topology spread constraints are [blocks](index.md#how-to-read-the-tables): they may have all other
+members too.
 """
 CLASS_INTRODUCTION = f"""\
 # GaudiInferenceClass reference

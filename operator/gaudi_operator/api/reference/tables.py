@@ -6,6 +6,7 @@ from typing import Any
 
 from gaudi_operator.api.reference.kubernetes_types import KubernetesType, find_kubernetes_type
 from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
+from gaudi_operator.api.schema_keywords import PRESERVE
 
 RULES = "x-kubernetes-validations"
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}
@@ -123,13 +124,17 @@ def _type_name(schema: Schema, kind: str) -> str:
     if "additionalProperties" in schema:
         return f"map of {_plural_type_name(schema['additionalProperties'])}"
     kubernetes_type = find_kubernetes_type(schema)
-    return _type_link(kubernetes_type) if kubernetes_type else str(kind)
+    if kubernetes_type:
+        return _type_link(kubernetes_type)
+    return "block" if PRESERVE in schema else str(kind)
 
 
 def _plural_type_name(schema: Schema) -> str:
     kubernetes_type = find_kubernetes_type(schema)
     if kubernetes_type:
         return _type_link(kubernetes_type)
+    if PRESERVE in schema:
+        return "blocks"
     return "integers or strings" if INT_OR_STRING in schema else f"{schema['type']}s"
 
 

@@ -1,14 +1,12 @@
 """spec.service and spec.networkAccess: how clients reach the replicas."""
 
 from enum import StrEnum
-from ipaddress import ip_network
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field
 
 from gaudi_operator.api.base import Annotations, ApiModel
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, rules_keyword
-from gaudi_operator.api.v1alpha1.selectors import LabelSelector
+from gaudi_operator.api.schema_keywords import Block, Rule, config_with_rules
 
 
 class ServiceType(StrEnum):
@@ -56,62 +54,8 @@ REACHED_FROM_OUTSIDE = Rule(
 )
 
 
-def _validate_cidr(cidr: str) -> str:
-    """Return `cidr`. Raises ValueError if it is not a range of addresses."""
-    ip_network(cidr, strict=False)
-    return cidr
-
-
-Cidr = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=43),
-    AfterValidator(_validate_cidr),
-    Field(
-        json_schema_extra=rules_keyword(
-            Rule(rule="isCIDR(self)", message="must be a range like 10.0.0.0/8 or fd00::/8")
-        )
-    ),
-]
-
-
 SHORTEST_PREFIX = 8
 """Prefix length of the largest range that names clients; a larger range, such as 0.0.0.0/0, counts as all clients."""
-
-
-class IpBlock(ApiModel):
-    """Range of network addresses outside the cluster."""
-
-    cidr: Cidr = Field(description="Range of addresses, such as 10.0.0.0/8.")
-    excluded: Annotated[tuple[Cidr, ...], Field(max_length=16)] = Field(
-        (), alias="except", description="Ranges within cidr that are not allowed."
-    )
-
-
-class NetworkClient(ApiModel):
-    """Client that may reach the model port, written as a peer of a NetworkPolicy."""
-
-    model_config = config_with_rules(
-        Rule(
-            rule="!has(self.ipBlock) || !(has(self.podSelector) || has(self.namespaceSelector))",
-            message="spec.networkAccess.clients: ipBlock cannot be combined with selectors: write two entries",
-        ),
-        Rule(
-            rule="has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
-            message="spec.networkAccess.clients: every entry needs podSelector, namespaceSelector or ipBlock",
-        ),
-    )
-    pod_selector: LabelSelector | None = Field(
-        None,
-        description="Labels of the client pods. When namespaceSelector is left out, only pods in this namespace count.",
-    )
-    namespace_selector: LabelSelector | None = Field(
-        None,
-        description="Labels of the client namespaces. When podSelector is left out, all pods of these namespaces"
-        " count.",
-    )
-    ip_block: IpBlock | None = Field(
-        None, description="Range of addresses outside the cluster. Cannot be combined with a selector."
-    )
 
 
 class AccessFrom(StrEnum):
@@ -141,9 +85,10 @@ class NetworkAccess(ApiModel):
         " ClusterIP all addresses. Unmanaged: the operator creates no NetworkPolicy. Everyone and Unmanaged require a"
         " class with limits.allowAllClients.",
     )
-    clients: Annotated[tuple[NetworkClient, ...], Field(max_length=16)] | None = Field(
+    clients: Annotated[tuple[Block, ...], Field(max_length=16)] | None = Field(
         None,
-        description="Clients that may reach the model port, only with from Clients. An empty list allows no client.",
+        description="Clients that may reach the model port, as peers of a NetworkPolicy, only with from Clients. An empty"
+        " list allows no client.",
     )
 
     @property

@@ -22,6 +22,8 @@ from gaudi_runtime.contract.config import ExecutionMode
 
 _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 
+_POD_BLOCKS = ("affinity", "topologySpreadConstraints", "volumes", "volumeMounts", "initContainers", "sidecars")
+
 
 def _vllm_only_rule(is_used: str, path: str) -> Rule:
     """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is in CEL."""
@@ -56,6 +58,14 @@ class GaudiInferenceSpec(ApiModel):
             " self.?readiness.?minCapturedDecodePercent.orValue(0) == 0",
             message="spec.warmup.graphMemoryPercent must be above 0 if spec.readiness requires captured graphs: raise"
             " it, or set minCapturedPromptPercent and minCapturedDecodePercent to 0",
+        ),
+        *(
+            Rule(
+                rule=f"self.parallelism.nodes == 1 || !self.?pod.?{field}.hasValue()",
+                message=f"spec.pod.{field} is not available with parallelism.nodes above 1, because a LeaderWorkerSet"
+                " with a wrong pod template is not refused: remove it",
+            )
+            for field in _POD_BLOCKS
         ),
         Rule(
             rule="self.engine.blockSize <= self.model.maxModelLen",

@@ -1,12 +1,13 @@
 """Unknown fields of a GaudiInference, with the field that the user probably meant.
 
-The API server refuses unknown fields, but the Pydantic models ignore them.
+The API server refuses unknown fields, but the Pydantic models ignore them. A block may have any field.
 """
 
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 
 from gaudi_operator.api.schema import Schema
+from gaudi_operator.api.schema_keywords import PRESERVE
 from gaudi_runtime.contract.text import safe_excerpt
 
 LEAST_SIMILARITY = 0.8
@@ -44,7 +45,7 @@ def _unknown_fields(node: Schema, value: object, path: str) -> Iterator[tuple[st
         for name, child in value.items():
             if name in fields:
                 yield from _unknown_fields(fields[name], child, f"{path}.{name}")
-            elif fields:
+            elif fields and PRESERVE not in node:
                 yield path, safe_excerpt(str(name)), fields
 
 

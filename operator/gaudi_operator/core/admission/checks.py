@@ -81,7 +81,7 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
     sim_advice = " is not implemented for the sim engine. Remove the field, or use engine vllm."
     is_simulated = spec.engine.name is EngineName.SIM
     secret_advice = f"{base_advice}. Use the same Secret and key everywhere."
-    parallelism = spec.parallelism
+    parallelism, side_containers = spec.parallelism, (*spec.pod.init_containers, *spec.pod.sidecars)
     on_card = spec.engine.name is EngineName.VLLM and not runs_on_cpu(spec.accelerator)
     return (
         (
@@ -101,6 +101,11 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
         ),
         ("spec.model.quantization", sim_advice, is_simulated and spec.model.quantization is not None),
         ("spec.model.lora.adapters", sim_advice, is_simulated and bool(spec.model.lora.adapters)),
+        (
+            "securityContext in spec.pod.initContainers and spec.pod.sidecars",
+            " is not allowed, because the operator sets the security context. Remove the field.",
+            any("securityContext" in (each.model_extra or {}) for each in side_containers),
+        ),
         ("More than one tokenSecretRef in spec.model", secret_advice, len(hub_tokens(spec.model)) > 1),
     )
 

@@ -58,12 +58,13 @@ class PodPolicy:
         for template in revision.templates:
             try:
                 views.append(PodTemplateView.model_validate(template))
-            except ValidationError:
-                return Problem(REFUSED_TEMPLATE, f"its pod template was not written by this operator. {_DELETE}")
+            except ValidationError as error:
+                path = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
+                return Problem(REFUSED_TEMPLATE, f"its pod template has {path} with a value of a wrong type. {_CHANGE}")
             if field := unrendered_field(template):
                 return Problem(
                     REFUSED_TEMPLATE,
-                    f"its pod template has {field} with a value that this operator does not write. {_DELETE}",
+                    f"its pod template has {field} with a value that this operator does not write. {_CHANGE}",
                 )
         return next(self._violations(revision, views), None)
 
@@ -88,7 +89,7 @@ class PodPolicy:
 
 
 REFUSED_TEMPLATE = "PodTemplateNotAllowed"
-_DELETE = "Delete its ControllerRevision, so that the operator renders a new template."
+_CHANGE = "Change the field in spec.pod, or delete the ControllerRevision, so that the operator renders a new template."
 
 
 def _host_path_violations(view: PodTemplateView, policy: PodPolicy) -> Iterator[Problem]:

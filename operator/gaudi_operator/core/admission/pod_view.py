@@ -135,7 +135,13 @@ class _Spec(TolerantModel):
     security_context: PodSecurityContext = PodSecurityContext()
 
 
-_OF_VOLUMES = {"model": "spec.model.source.ociImage", "seed-recipes": "spec.recipeCache.ociImage"}
+_OF_VOLUMES = {"model": "spec.model.source", "seed-recipes": "spec.recipeCache"}
+
+
+def _volume_field(volume: _Volume, of_model: str, of_pod: str) -> str:
+    """Return the field of the spec that sets the source of a volume, by its name in `spec.model` and in `spec.pod`."""
+    source = "spec.model.lora.adapters.source" if volume.name.startswith("adapter-") else _OF_VOLUMES.get(volume.name)
+    return f"{source}.{of_model}" if source else f"spec.pod.volumes {volume.name}: {of_pod}"
 
 
 def _hides_cards(variable: _Variable) -> bool:
@@ -167,7 +173,7 @@ class PodTemplateView(TolerantModel):
             yield f"spec.pod.{_spec_field(container)} {container.name}: image", container.image
         for volume in self.spec.volumes:
             if volume.image:
-                yield _OF_VOLUMES.get(volume.name, "spec.model.lora.adapters.source.ociImage"), volume.image.reference
+                yield _volume_field(volume, "ociImage", "image"), volume.image.reference
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
@@ -211,8 +217,7 @@ class PodTemplateView(TolerantModel):
         """The node folders that the pod mounts, as (field of the spec, folder)."""
         for volume in self.spec.volumes:
             if volume.host_path:
-                model_field = "lora.adapters.source" if volume.name.startswith("adapter-") else "source"
-                yield f"spec.model.{model_field}.hostPath", volume.host_path.path
+                yield _volume_field(volume, "hostPath", "hostPath"), volume.host_path.path
 
 
 def is_path_inside(path: str, prefix: str) -> bool:

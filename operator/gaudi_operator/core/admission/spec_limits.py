@@ -4,13 +4,13 @@ A spec that exceeds these limits is refused as a whole, so its rollout stops. Ex
 serving, even if a class becomes stricter. If a child is missing, the operator creates it within the limits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
+from typing import Any
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
-from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, AccessFrom, NetworkAccess, NetworkClient, ServiceType
-from gaudi_operator.api.v1alpha1.selectors import SelectorOperator
+from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, AccessFrom, NetworkAccess, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.classes import FORBIDDEN, ResolvedClass
 from gaudi_operator.core.quantities import parse_quantity
@@ -98,15 +98,27 @@ def _client_violations(access: NetworkAccess, limits: ClassLimits) -> Iterator[L
             yield LimitViolation(f"spec.networkAccess.{field}", _OPEN, "NetworkPolicy")
 
 
-def _matches_all_clients(client: NetworkClient) -> bool:
-    """Return True if a client entry matches all namespaces, or an IP range that may contain a whole cluster."""
-    if client.ip_block:
-        return ip_network(client.ip_block.cidr, strict=False).prefixlen < SHORTEST_PREFIX
-    selector = client.namespace_selector
-    if selector is None:
-        return False
-    selects_names = any(expression.operator is SelectorOperator.IN for expression in selector.match_expressions)
-    return not selector.match_labels and not selects_names
+def _matches_all_clients(client: Mapping[str, Any]) -> bool:
+    """Return True if a client entry matches all namespaces, or an IP range that may contain a whole cluster.
+
+    The API server refuses an entry of another form.
+    """
+    match client:
+        case {"ipBlock": {"cidr": str(cidr)}}:
+            return _prefix_length(cidr) < SHORTEST_PREFIX
+        case {"namespaceSelector": {"matchLabels": dict(labels)}} if labels:
+            return False
+        case {"namespaceSelector": {"matchExpressions": list(expressions)}}:
+            return not any(isinstance(each, dict) and each.get("operator") == "In" for each in expressions)
+    return "namespaceSelector" in client
+
+
+def _prefix_length(cidr: str) -> int:
+    """Return the prefix length of an IP range; 0 if the text is no range."""
+    try:
+        return ip_network(cidr, strict=False).prefixlen
+    except ValueError:
+        return 0
 
 
 def _service_violations(spec: GaudiInferenceSpec, limits: ClassLimits) -> Iterator[LimitViolation]:

@@ -2,8 +2,8 @@
 
 ControllerRevisions are written first, so that no rendered template or failure is lost. A workload is written after the
 objects that its pods mount. A new workload precedes the others. If the API server refuses its pod template, no other
-workload has been scaled down for it. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the spec
-requests it or a running revision mounts it. The PVC is written last.
+workload has been scaled down for it. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the
+spec requests it or a running revision mounts it. The PVC is written last.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -233,5 +233,6 @@ def recipe_config_maps(
 
 def _mounts(revision: Revision, source_kind: str, name_key: str, name: str) -> bool:
     """Return True if the revision's pods mount the object with this name."""
-    volumes = revision.template.get("spec", {}).get("volumes", ())
-    return any((volume.get(source_kind) or {}).get(name_key) == name for volume in volumes)
+    # A source may have any type, until the API server refuses the template.
+    sources = (volume.get(source_kind) for volume in revision.template.get("spec", {}).get("volumes", ()))
+    return any(isinstance(source, Mapping) and source.get(name_key) == name for source in sources)

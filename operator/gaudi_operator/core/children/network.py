@@ -5,8 +5,7 @@ Only the operator and the monitoring can reach the status port. Pods of a group 
 has no permissions, and its token is not mounted.
 """
 
-from gaudi_operator.api.base import dump_non_defaults
-from gaudi_operator.api.v1alpha1.network import AccessFrom, NetworkClient, ServiceType
+from gaudi_operator.api.v1alpha1.network import AccessFrom, ServiceType
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
 from gaudi_operator.core.rendering.metadata import (
@@ -64,7 +63,7 @@ def _operator_rule(defaults: InstallationDefaults) -> Object:
         "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: defaults.operator_namespace}},
         "podSelector": {"matchLabels": dict(OPERATOR_POD_LABELS)},
     }
-    return {"from": [peer, *map(_peer, defaults.monitoring_from)], "ports": [_port(STATUS_PORT_NAME)]}
+    return {"from": [peer, *defaults.monitoring_from], "ports": [_port(STATUS_PORT_NAME)]}
 
 
 def _group_rules(inference: Inference) -> list[Object]:
@@ -86,16 +85,8 @@ def _client_rules(inference: Inference, defaults: InstallationDefaults) -> list[
         is_external = inference.spec.service.type is not ServiceType.CLUSTER_IP
         return [{"ports": ports} if is_external else {"from": [{"namespaceSelector": {}}], "ports": ports}]
     if access.access_from is not AccessFrom.CLIENTS:
-        return [{"from": [{"podSelector": {}}, *map(_peer, defaults.gateways_from)], "ports": ports}]
-    return [{"from": [_peer(client) for client in access.clients], "ports": ports}] if access.clients else []
-
-
-def _peer(client: NetworkClient) -> Object:
-    if client.ip_block:
-        return {"ipBlock": dump_non_defaults(client.ip_block)}
-    pod_selector, namespace_selector = client.pod_selector, client.namespace_selector
-    selectors = {"podSelector": pod_selector, "namespaceSelector": namespace_selector}
-    return {name: dump_non_defaults(selector) for name, selector in selectors.items() if selector is not None}
+        return [{"from": [{"podSelector": {}}, *defaults.gateways_from], "ports": ports}]
+    return [{"from": list(access.clients), "ports": ports}] if access.clients else []
 
 
 def _port(name: str) -> Object:

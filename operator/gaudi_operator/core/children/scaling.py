@@ -6,7 +6,6 @@ writes spec.replicas through the scale subresource. The operator never writes th
 
 from math import ceil
 
-from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.core.pods.progress import WARMED_UP_PHASES
@@ -52,19 +51,20 @@ LEAST_WINDOW, MOST_WINDOW = 300, 3600
 
 def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window_seconds: int) -> Object:
     """Build the autoscaler of the resource. `window_seconds` is the default of scaleDown.stabilizationWindowSeconds."""
-    owner, behavior = inference.identity, dump_non_defaults(autoscaling.behavior)
-    metrics = [dump_non_defaults(metric) for metric in autoscaling.metrics]
+    owner, behavior = inference.identity, autoscaling.behavior
     spec = {
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
         "minReplicas": autoscaling.min_replicas,
         "maxReplicas": autoscaling.max_replicas,
-        "metrics": metrics or [_running_requests_metric(inference)],
-        "behavior": {**behavior, "scaleDown": {_WINDOW: window_seconds, **behavior.get("scaleDown", {})}},
+        "metrics": list(autoscaling.metrics) or [_running_requests_metric(inference)],
+        "behavior": {**behavior, "scaleDown": _add_window(behavior.get("scaleDown", {}), window_seconds)},
     }
     return child_manifest("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
 
 
-_WINDOW = "stabilizationWindowSeconds"
+def _add_window(rules: object, seconds: int) -> object:
+    """Return scaling rules with a stabilization window. The API server refuses rules of another type."""
+    return {"stabilizationWindowSeconds": seconds, **rules} if isinstance(rules, dict) else rules
 
 
 def _running_requests_metric(inference: Inference) -> Object:

@@ -4,8 +4,6 @@ If pods share recipes or send traces, the container also has a variable with the
 The user's containers in the same pod have the same security context, but the operator gives them no secrets.
 """
 
-from collections.abc import Iterable
-
 from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
@@ -94,25 +92,26 @@ def side_containers(pod: Pod) -> list[Object]:
 
 
 def _side_container(container: SideContainer) -> Object:
-    manifest = dump_non_defaults(container)
+    manifest = container.model_dump(mode="json", by_alias=True)
     return {
+        "imagePullPolicy": PullPolicy.IF_NOT_PRESENT.value,
         **manifest,
-        "env": _env_without_cards(manifest.get("env", ())),
-        "imagePullPolicy": container.image_pull_policy.value,
+        "env": _env_without_cards(manifest.get("env") or []),
         "volumeMounts": [user_volume_mount(mount) for mount in container.volume_mounts],
         "securityContext": _security_context(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _env_without_cards(env: Iterable[Object]) -> list[Object]:
+def _env_without_cards(env: object) -> object:
     """Return the environment of a container that must not use cards.
 
     Intel's container runtime gives a container the cards that this variable lists. Images may also set the variable.
-    Users may set the variable only if their class permits it.
+    Users may set the variable only if their class permits it. The API server refuses an `env` of another type.
     """
-    variables = {variable["name"]: variable for variable in env}
-    return list({CARDS_VARIABLE: {"name": CARDS_VARIABLE, "value": NO_CARDS}, **variables}.values())
+    if not isinstance(env, list) or any(isinstance(each, dict) and each.get("name") == CARDS_VARIABLE for each in env):
+        return env
+    return [{"name": CARDS_VARIABLE, "value": NO_CARDS}, *env]
 
 
 def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:

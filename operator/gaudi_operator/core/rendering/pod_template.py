@@ -3,17 +3,15 @@
 from itertools import chain
 from typing import Any
 
-from gaudi_operator.api.base import dump_non_defaults
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER, Pod
-from gaudi_operator.api.v1alpha1.pods.scheduling import PodAffinity
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.container import runtime_container, side_containers
-from gaudi_operator.core.rendering.metadata import Object, child_labels, revision_labels, selector_labels
+from gaudi_operator.core.rendering.metadata import Object, child_labels, revision_labels
 from gaudi_operator.core.rendering.model_files import hub_repositories
 from gaudi_operator.core.rendering.volumes import pod_volumes
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.resource import Inference
 
 PRESTOP_SECONDS = 5
 EXIT_SECONDS = 10
@@ -96,7 +94,7 @@ def _fs_group_settings(spec: GaudiInferenceSpec, defaults: InstallationDefaults)
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:
-    claims = {volume.name for volume in pod.volumes if volume.persistent_volume_claim}
+    claims = {volume.name for volume in pod.volumes if "persistentVolumeClaim" in (volume.model_extra or {})}
     side_container_mounts = chain.from_iterable(
         container.volume_mounts for container in (*pod.init_containers, *pod.sidecars)
     )
@@ -115,46 +113,16 @@ def _spread_constraints(inference: Inference, revision: str) -> list[Object]:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": revision_labels(inference.identity, revision)},
     }
-    rendered = [_add_label_selector(dump_non_defaults(constraint), inference.identity) for constraint in constraints]
+    rendered = [constraint.model_dump(mode="json", by_alias=True) for constraint in constraints]
     replaces_default = any(constraint.topology_key == HOSTNAME for constraint in constraints)
     return rendered if replaces_default else [default_constraint, *rendered]
-
-
-def _add_label_selector(term: Object, identity: Identity) -> Object:
-    """Return the term. If the term has no label selector, it gets a selector for the pods of the resource."""
-    return {"labelSelector": {"matchLabels": selector_labels(identity)}, **term}
-
-
-def _affinity(inference: Inference) -> Object:
-    affinity, identity = inference.spec.pod.affinity, inference.identity
-    if affinity is None:
-        return {}
-    parts = {
-        "nodeAffinity": dump_non_defaults(affinity.node_affinity) if affinity.node_affinity else {},
-        "podAffinity": _pod_affinity(affinity.pod_affinity, identity),
-        "podAntiAffinity": _pod_affinity(affinity.pod_anti_affinity, identity),
-    }
-    return {name: part for name, part in parts.items() if part}
-
-
-def _pod_affinity(affinity: PodAffinity | None, identity: Identity) -> Object:
-    manifest = dump_non_defaults(affinity) if affinity else {}
-    required_key, preferred_key = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
-    terms = {
-        required_key: [_add_label_selector(term, identity) for term in manifest.get(required_key, ())],
-        preferred_key: [
-            {**term, "podAffinityTerm": _add_label_selector(term["podAffinityTerm"], identity)}
-            for term in manifest.get(preferred_key, ())
-        ],
-    }
-    return {kind: entries for kind, entries in terms.items() if entries}
 
 
 def _scheduling_fields(inference: Inference, defaults: InstallationDefaults) -> Object:
     pod, claim_template = inference.spec.pod, inference.spec.accelerator.resource_claim_template_name
     fields: dict[str, Any] = {
         "nodeSelector": dict(pod.node_selector),
-        "affinity": _affinity(inference),
+        "affinity": pod.affinity,
         "tolerations": [
             toleration.model_dump(mode="json", by_alias=True, exclude_none=True) for toleration in pod.tolerations
         ],

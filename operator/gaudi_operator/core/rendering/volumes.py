@@ -2,7 +2,7 @@
 
 from posixpath import dirname
 
-from gaudi_operator.api.base import Quantity, dump_non_defaults
+from gaudi_operator.api.base import Quantity
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -42,7 +42,7 @@ def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDef
         {"name": "cache", "emptyDir": _empty_dir_settings(defaults.cache_size)},
         {"name": "tmp", "emptyDir": _empty_dir_settings(defaults.tmp_size)},
         {"name": "shared-memory", "emptyDir": shared_memory},
-        *map(dump_non_defaults, spec.pod.volumes),
+        *(volume.model_dump(mode="json", by_alias=True) for volume in spec.pod.volumes),
     ]
 
 
@@ -66,8 +66,8 @@ def runtime_volume_mounts(spec: GaudiInferenceSpec) -> list[Object]:
 
 def user_volume_mount(mount: VolumeMount) -> Object:
     """Return the mount of a user's volume. It is read-only by default, while Kubernetes defaults to read-write."""
-    fields = {"name": mount.name, "mountPath": mount.mount_path, "subPath": mount.sub_path, "readOnly": mount.read_only}
-    return {key: value for key, value in fields.items() if value}
+    fields = mount.model_dump(mode="json", by_alias=True)
+    return {key: value for key, value in fields.items() if value is not False}
 
 
 def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:

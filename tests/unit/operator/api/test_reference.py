@@ -13,7 +13,7 @@ from tests.unit.operator.api.schema_nodes import ROOT, SPEC, STATUS
 
 PAGES = {path.removeprefix(f"{FOLDER}/"): text for path, text in inference_pages(ROOT).items()}
 TYPES = PAGES["kubernetes-types.md"]
-ALL = "\n".join(PAGES.values())
+ALL = "\n".join((*PAGES.values(), class_page(class_schema())))
 RULES = "x-kubernetes-validations"
 
 
@@ -93,7 +93,7 @@ def test_kubernetes_member_with_a_different_default_has_a_description() -> None:
 
 @pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)
 def test_listed_kubernetes_type_is_the_type_of_a_field(kind: KubernetesType) -> None:
-    assert f"](kubernetes-types.md#{kind.name.lower()})" in ALL or f"](#{kind.name.lower()})" in TYPES
+    assert f"kubernetes-types.md#{kind.name.lower()})" in ALL or f"](#{kind.name.lower()})" in TYPES
 
 
 @pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)

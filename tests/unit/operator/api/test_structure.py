@@ -5,6 +5,8 @@ import re
 import pytest
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
+from gaudi_operator.api.schema_keywords import PRESERVE
+from gaudi_operator.core.resource import BLOCKS
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 
 KEYWORDS = {
@@ -71,7 +73,7 @@ def test_union_is_only_int_or_string() -> None:
 
 
 def test_object_has_fields_or_is_a_map() -> None:
-    objects = {path: node for path, node in NODES.items() if node.get("type") == "object"}
+    objects = {path: node for path, node in NODES.items() if node.get("type") == "object" and PRESERVE not in node}
     every(
         "both or neither",
         [p for p, node in objects.items() if ("properties" in node) == ("additionalProperties" in node)],
@@ -116,16 +118,19 @@ def test_lists_with_several_writers_are_merged_by_key() -> None:
         "spec.model.lora.adapters",
         "spec.pod.imagePullSecrets",
         "spec.pod.initContainers",
-        "spec.pod.initContainers[].env",
         "spec.pod.initContainers[].volumeMounts",
         "spec.pod.sidecars",
-        "spec.pod.sidecars[].env",
         "spec.pod.sidecars[].volumeMounts",
         "spec.pod.topologySpreadConstraints",
         "spec.pod.volumeMounts",
         "spec.pod.volumes",
         "status.conditions",
     }
+
+
+def test_blocks_are_those_of_the_limit_in_size() -> None:
+    blocks = {path.removeprefix("spec.").split("[]")[0] for path, node in NODES.items() if PRESERVE in node}
+    assert {path.removesuffix(".valueFrom") for path in blocks} == {".".join(path) for path in BLOCKS}
 
 
 def test_field_name_is_camel_case() -> None:
@@ -145,9 +150,6 @@ NAMES_OF_THINGS = {
     "model.quantization.method": "file formats and tools, as their projects call them",
     "accelerator.generation": "cards of the catalog, which has one called none",
     "engine.name": "programs",
-    "resourceFieldRef.resource": "fields of a container, as Kubernetes calls them",
-    "resource.name": "resources of a container, as Kubernetes calls them",
-    "containerResource.name": "resources of a container, as Kubernetes calls them",
 }
 """Exceptions by the end of the path: names defined elsewhere are kept."""
 

@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import VALID_KEYS, Annotations, ApiModel, Labels, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, list_map_keywords, rules_keyword
+from gaudi_operator.api.schema_keywords import Block, Rule, config_with_rules, list_map_keywords, rules_keyword
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, SideContainers
-from gaudi_operator.api.v1alpha1.pods.scheduling import Affinity, Toleration, TopologySpreadConstraints
+from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration, TopologySpreadConstraints
 from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
 
 DEFAULT_USER = 65532
@@ -61,7 +61,7 @@ class Pod(ApiModel):
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
         (), description="Tolerations of the pods."
     )
-    affinity: Affinity | None = Field(None, description="Affinity of the pods.")
+    affinity: Block | None = Field(None, description="Affinity of the pods, as in a Pod.")
     topology_spread_constraints: TopologySpreadConstraints = Field(
         (),
         description="How the pods are spread over topology domains. A constraint for kubernetes.io/hostname replaces"

@@ -42,6 +42,11 @@ def test_mistyped_field_is_refused_with_the_meant_field() -> None:
     assert {path: text for path, text in said.items() if expected[path] not in text} == {}
 
 
+def test_block_may_have_any_field() -> None:
+    volumes = [{"name": "a", "emptyDirectory": {}}]
+    assert "emptyDirectory" not in refusal(merged(INFERENCE, {"spec": {"pod": {"volumes": volumes}, "xyz": 1}}))
+
+
 def test_unknown_fields_are_named_before_other_faults() -> None:
     both = merged(INFERENCE, {"spec": {"engine": {"maxNumSeqs": 0}, "image": "a", "env": []}})
     assert refusal(both).count("is not a field of a GaudiInference") == 2

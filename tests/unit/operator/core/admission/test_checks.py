@@ -64,6 +64,12 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         f"spec.model.quantization {NOT_SIMULATED}",
     ),
+    "security_context_of_a_sidecar": (
+        {"pod": {"sidecars": [{"name": "log", "image": "log:1", "securityContext": {}}]}},
+        "NotBuilt",
+        "securityContext in spec.pod.initContainers and spec.pod.sidecars is not allowed, because the operator sets "
+        "the security context. Remove the field.",
+    ),
     "several_tokens": (
         {
             "engine": {"name": "vllm"},

@@ -179,8 +179,8 @@ def test_template_with_unrendered_fields_is_refused(case: str) -> None:
     assert found is not None
     assert found.reason == "PodTemplateNotAllowed"
     assert found.message == (
-        f"its pod template has {field} with a value that this operator does not write. Delete its "
-        "ControllerRevision, so that the operator renders a new template."
+        f"its pod template has {field} with a value that this operator does not write. Change the field in "
+        "spec.pod, or delete the ControllerRevision, so that the operator renders a new template."
     )
 
 

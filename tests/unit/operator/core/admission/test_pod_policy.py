@@ -243,6 +243,6 @@ def test_unreadable_template_is_refused() -> None:
     found = PodPolicy("models", ()).find_violation(stored({"spec": {"containers": "all"}}))
     assert found == Problem(
         "PodTemplateNotAllowed",
-        "its pod template was not written by this operator. Delete its ControllerRevision, so that the operator "
-        "renders a new template.",
+        "its pod template has spec.containers with a value of a wrong type. Change the field in spec.pod, or delete "
+        "the ControllerRevision, so that the operator renders a new template.",
     )

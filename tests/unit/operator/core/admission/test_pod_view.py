@@ -22,11 +22,11 @@ def test_sources_are_only_those_of_model_and_adapters() -> None:
 
 
 def test_host_paths_of_all_volumes_are_found() -> None:
-    found = view(volumes=[{"name": name, **FOLDER} for name in ("model", "adapter-1", "of-a-forger")])
+    found = view(volumes=[{"name": name, **FOLDER} for name in ("model", "adapter-1", "data")])
     assert list(found.host_paths) == [
         ("spec.model.source.hostPath", "/a"),
         ("spec.model.lora.adapters.source.hostPath", "/a"),
-        ("spec.model.source.hostPath", "/a"),
+        ("spec.pod.volumes data: hostPath", "/a"),
     ]
 
 
@@ -34,7 +34,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
     found = view(
         containers=[{"name": "runtime", "image": "a"}, {"name": "runtime-2", "image": "b"}],
         initContainers=[{"name": "get", "image": "c"}, {"name": "log", "image": "d", "restartPolicy": "Always"}],
-        volumes=[{"name": name, **IMAGE} for name in ("model", "seed-recipes", "adapter-1")],
+        volumes=[{"name": name, **IMAGE} for name in ("model", "seed-recipes", "adapter-1", "data")],
     )
     assert list(found.images) == [
         ("spec.server.image", "a"),
@@ -44,6 +44,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
         ("spec.model.source.ociImage", "registry.test/a:1"),
         ("spec.recipeCache.ociImage", "registry.test/a:1"),
         ("spec.model.lora.adapters.source.ociImage", "registry.test/a:1"),
+        ("spec.pod.volumes data: image", "registry.test/a:1"),
     ]
 
 

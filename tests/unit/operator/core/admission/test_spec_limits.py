@@ -77,12 +77,35 @@ def read(limits: Object) -> ClassLimits:
             [LimitViolation("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
         ),
         (
+            {},
+            {"networkAccess": {"clients": [{"ipBlock": {"cidr": "any"}}]}},
+            [LimitViolation("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
+        ),
+        (
+            {},
+            {"networkAccess": {"clients": [{"namespaceSelector": "all"}]}},
+            [LimitViolation("spec.networkAccess.clients", OPENS, "NetworkPolicy")],
+        ),
+        ({}, {"networkAccess": {"clients": [{"podSelector": "all"}, {"ipBlock": "10.0.0.0/8"}]}}, []),
+        (
             {"maxSurge": 2},
             {"rollout": {"maxSurge": 3}},
             [LimitViolation("spec.rollout.maxSurge 3", "is above 2 (limits.maxSurge)", None)],
         ),
     ],
-    ids=["nothing", "types", "annotations", "no annotation", "PVC", "clients", "addresses", "surge"],
+    ids=[
+        "nothing",
+        "types",
+        "annotations",
+        "no annotation",
+        "PVC",
+        "clients",
+        "addresses",
+        "no addresses",
+        "no selector",
+        "other types",
+        "surge",
+    ],
 )
 def test_each_field_beyond_a_limit_names_its_child(limits: Object, spec: Object, found: list[LimitViolation]) -> None:
     asked = inference(**{**SPEC, **spec}).spec

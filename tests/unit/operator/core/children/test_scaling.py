@@ -82,6 +82,11 @@ def test_stabilization_window_is_added_to_rules_without_one() -> None:
     }
 
 
+@pytest.mark.parametrize("rules", ["slow", 1, [1]])
+def test_rules_of_a_wrong_type_are_left_to_the_server(rules: object) -> None:
+    assert autoscaler_spec(asked={**ASKED, "behavior": {"scaleDown": rules}})["behavior"] == {"scaleDown": rules}
+
+
 @pytest.mark.parametrize(
     ("basis", "seconds", "old", "window"),
     [

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.network import NetworkClient
 from gaudi_operator.core.actions import Delete
 from tests.support.builders import copied
 from tests.unit.operator.core.cluster import Cluster
@@ -20,9 +19,7 @@ def test_first_reconcile_writes_every_child_and_pods_last() -> None:
 
 def test_installation_with_scrape_sources_creates_every_child() -> None:
     """Helm's value monitoring.from can contain labels, which are not hashable."""
-    prometheus = NetworkClient.model_validate(
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}
-    )
+    prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}
     cluster = Cluster(resource(), defaults=replace(DEFAULTS, monitoring_from=(prometheus,)))
     assert kinds(cluster.operate()) == list(CHILDREN)
 

@@ -5,15 +5,13 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.pods.volumes import RESERVED_PATHS, RESERVED_VOLUMES
-from gaudi_operator.core.names import CONTAINER, NAME_LABEL
+from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.rendering.pod_template import worker_template
 from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import HUB, container, environment, spec, template, volume
 from tests.unit.operator.core.resources import CARD
 
-OF_THE_RESOURCE = {"matchLabels": {NAME_LABEL: "tiny"}}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 ZONE = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
 SHARED = {"name": "shared", "emptyDir": {"sizeLimit": "1Gi"}}
 LOG = {"name": "log", "image": "log:1"}
@@ -32,39 +30,15 @@ def test_pod_without_platform_settings_has_no_platform_fields() -> None:
     assert "supplementalGroups" not in found["securityContext"]
 
 
-def test_node_affinity_is_copied() -> None:
-    term = {"matchExpressions": [{"key": "card", "operator": "In", "values": ["gaudi3"]}]}
-    asked = {REQUIRED: {"nodeSelectorTerms": [term]}, PREFERRED: [{"weight": 5, "preference": term}]}
-    assert spec(pod={"affinity": {"nodeAffinity": asked}})["affinity"] == {"nodeAffinity": asked}
+def test_affinity_is_copied_unchanged() -> None:
+    asked = {"nodeAffinity": {REQUIRED: {}}, "podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}, "other": 1}
+    assert spec(pod={"affinity": asked})["affinity"] == asked
 
 
-def test_affinity_without_selector_selects_the_resources_pods() -> None:
-    term = {"topologyKey": "kubernetes.io/hostname"}
-    asked = {REQUIRED: [term], PREFERRED: [{"weight": 1, "podAffinityTerm": term}]}
-    meant = {**term, "labelSelector": OF_THE_RESOURCE}
-    assert spec(pod={"affinity": {"podAntiAffinity": asked}})["affinity"] == {
-        "podAntiAffinity": {REQUIRED: [meant], PREFERRED: [{"weight": 1, "podAffinityTerm": meant}]}
-    }
-
-
-def test_empty_selectors_of_an_affinity_select_everything() -> None:
-    term = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
-    assert spec(pod={"affinity": {"podAffinity": {REQUIRED: [term]}}})["affinity"]["podAffinity"][REQUIRED] == [term]
-
-
-def test_empty_affinity_is_omitted() -> None:
-    assert "affinity" not in spec(pod={"affinity": {"podAffinity": {}}})
-
-
-def test_topology_spread_selects_the_resources_pods() -> None:
+def test_topology_spread_is_copied_unchanged() -> None:
     ours, theirs = spec(pod={"topologySpreadConstraints": [ZONE]})["topologySpreadConstraints"]
     assert ours == spec()["topologySpreadConstraints"][0]
-    assert theirs == {**ZONE, "labelSelector": OF_THE_RESOURCE}
-
-
-def test_selector_of_a_topology_spread_is_copied() -> None:
-    asked = {**ZONE, "minDomains": 2, "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["version"]}
-    assert spec(pod={"topologySpreadConstraints": [asked]})["topologySpreadConstraints"][1] == asked
+    assert theirs == ZONE
 
 
 def test_topology_spread_over_nodes_replaces_the_default() -> None:
@@ -91,6 +65,7 @@ def test_topology_spread_over_nodes_replaces_the_default() -> None:
             }
         },
         {"csi": {"driver": "vault.example", "readOnly": True, "volumeAttributes": {"role": "chat"}}},
+        {"unknown": {"a": [1, None]}},
     ],
     ids=lambda kind: next(iter(kind)),
 )
@@ -137,6 +112,12 @@ def test_init_containers_precede_sidecars() -> None:
     assert [(each["name"], each.get("restartPolicy")) for each in found] == [("fetch", None), ("log", "Always")]
 
 
+@pytest.mark.parametrize("env", ["A=b", {"A": "b"}, ["A"], [{"name": 1}]])
+def test_environment_of_a_wrong_type_is_left_to_the_server(env: Any) -> None:
+    (found,) = side_containers(sidecars=[{**LOG, "env": env}])
+    assert found["env"] in (env, [{"name": "HABANA_VISIBLE_DEVICES", "value": "none"}, *env])
+
+
 def test_side_containers_have_the_runtimes_security_context() -> None:
     for each in side_containers(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}]):
         assert each["securityContext"] == container()["securityContext"]
@@ -160,7 +141,7 @@ def test_side_container_is_copied_unchanged() -> None:
 
 def test_containers_without_cards_have_cards_disabled() -> None:
     none = {"name": "HABANA_VISIBLE_DEVICES", "value": "none"}
-    pod = {"sidecars": [LOG], "initContainers": [{"name": "fetch", "image": "fetch:1"}]}
+    pod = {"sidecars": [LOG], "initContainers": [{"name": "fetch", "image": "fetch:1", "env": None}]}
     on_cards, on_cpu = spec(pod=pod, accelerator=CARD), spec(pod=pod)
     for each in (*on_cards["initContainers"], *on_cpu["initContainers"], *on_cpu["containers"]):
         assert none in each["env"]
