@@ -54,7 +54,8 @@ def drop_oversized_blocks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Without this bound, a spec of 1.5 MiB would take 40 MiB of memory, and decisions would fail for deep blocks.
     """
-    blocks = {path: block for path in BLOCKS if (block := (spec.get(path[0]) or {}).get(path[1]))}
+    sections = {name: section for name, section in spec.items() if isinstance(section, Mapping)}
+    blocks = {path: block for path in BLOCKS if (block := sections.get(path[0], {}).get(path[1]))}
     # The schema bounds the other fields of a variable.
     if env := blocks.get(("engine", "env")):
         blocks["engine", "env"] = [variable.get("valueFrom") for variable in env if "valueFrom" in variable]
@@ -67,11 +68,11 @@ def drop_oversized_blocks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     if deepest:
         fault = f"more than {MOST_LEVELS} levels"
     message = f"spec.{'.'.join(path)} has {fault}. Shorten the field."
-    sections = {
-        name: {field: value for field, value in spec[name].items() if (name, field) not in blocks}
-        for name in {path[0] for path in blocks}
+    without_blocks = {
+        name: {field: value for field, value in section.items() if (name, field) not in blocks}
+        for name, section in sections.items()
     }
-    return {**spec, **sections, _OVERSIZED: message}
+    return {**spec, **without_blocks, _OVERSIZED: message}
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
