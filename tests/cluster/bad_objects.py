@@ -3,7 +3,7 @@
 from tests.cluster.bad_blocks import scaled
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, Bad
-from tests.cluster.bad_pods import PLATFORM_PODS
+from tests.cluster.bad_pods import PLATFORM_PODS, SEVERAL_NODES
 from tests.cluster.bad_recipes import RECIPES
 from tests.support.metrics import running_requests
 
@@ -265,4 +265,5 @@ BAD_OBJECTS = (
     *NETWORKS,
     *PODS,
     *PLATFORM_PODS,
+    *SEVERAL_NODES,
 )

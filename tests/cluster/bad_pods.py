@@ -30,6 +30,18 @@ def over_limit(name: str, request: str | int, limit: str) -> Bad:
     return Bad(f"{name}_request_over_limit_of_the_runtime", f"requests.{name} must be at most limits.{name}", spec)
 
 
+SEVERAL_NODES = tuple(
+    Bad(f"{field}_of_several_nodes", f"spec.pod.{field} is not available", {**pod(**{field: value}), **NODES})
+    for field, value in (
+        ("affinity", {}),
+        ("topologySpreadConstraints", [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]),
+        ("volumes", [FOLDER]),
+        ("volumeMounts", [{"name": "shared", "mountPath": "/a"}]),
+        ("initContainers", [SIDE]),
+        ("sidecars", [SIDE]),
+    )
+)
+
 PLATFORM_PODS = (
     Bad("root_group", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
     over_limit("cpu", 4, "3500m"),
@@ -67,17 +79,6 @@ PLATFORM_PODS = (
         for path in (
             *("/adapters", "/fetched", "/cache", "/recipes", "/recipe-image", "/tmp", "/etc/gaudi"),
             *("/etc/gaudi-revisions", "/etc/gaudi-tls", "/dev", "/proc", "/sys"),
-        )
-    ),
-    *(
-        Bad(f"{field}_of_several_nodes", f"spec.pod.{field} is not available", {**pod(**{field: value}), **NODES})
-        for field, value in (
-            ("affinity", {}),
-            ("topologySpreadConstraints", [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]),
-            ("volumes", [FOLDER]),
-            ("volumeMounts", [{"name": "shared", "mountPath": "/a"}]),
-            ("initContainers", [SIDE]),
-            ("sidecars", [SIDE]),
         )
     ),
     Bad(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.cluster.bad_models import NAMES
 from tests.cluster.bad_objects import BAD_OBJECTS
+from tests.cluster.bad_pods import SEVERAL_NODES
 from tests.cluster.record_release import FOLDER as RELEASES
 from tests.cluster.record_release import NAMESPACE
 from tests.cluster.test_operator_pods import RENDERED
@@ -87,7 +88,7 @@ def _platform() -> str:
 
 def _bad_objects() -> str:
     """Return what the operator does with objects that the API server refuses today."""
-    return _specs({bad.case: bad.spec for bad in BAD_OBJECTS if bad not in NAMES})
+    return _specs({bad.case: bad.spec for bad in BAD_OBJECTS if bad not in (*NAMES, *SEVERAL_NODES)})
 
 
 def _plans() -> str:
