@@ -110,7 +110,7 @@ def _matches_all_clients(client: Mapping[str, Any]) -> bool:
             return False
         case {"namespaceSelector": {"matchExpressions": list(expressions)}}:
             return not any(isinstance(each, dict) and each.get("operator") == "In" for each in expressions)
-    return "namespaceSelector" in client
+    return client.get("namespaceSelector") is not None
 
 
 def _prefix_length(cidr: str) -> int:
