@@ -39,18 +39,18 @@ def _find_drift(applied: object, live: object, path: tuple[str, ...]) -> str | N
         return _mapping_drift(applied, live, path)
     if isinstance(applied, list | tuple):
         return _sequence_drift(applied, live, path)
-    if (live is None and _may_be_dropped(applied, path)) or _is_same_quantity(applied, live, path):
+    if _may_be_replaced(applied, live, path) or _is_same_quantity(applied, live, path):
         return None
     return ".".join(path)
 
 
-def _may_be_dropped(applied: object, path: tuple[str, ...]) -> bool:
-    """Return True if the API server may drop an applied value: an empty text, or any empty value in a block.
+def _may_be_replaced(applied: object, live: object, path: tuple[str, ...]) -> bool:
+    """Return True if the API server may drop an empty value, or replace an empty value in a block by its default.
 
     The operator itself writes false and 0 only where the API server keeps them.
     """
     is_block = bool(_BLOCKS.intersection(path)) and "securityContext" not in path
-    return applied in ("", None) or (is_block and not applied)
+    return (is_block and not applied) or (live is None and applied in ("", None))
 
 
 def _mapping_drift(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:

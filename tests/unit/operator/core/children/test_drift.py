@@ -63,6 +63,7 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
         {"initContainers": [{"name": "a", "securityContext": {}}]},
         "initContainers.a.securityContext.privileged",
     ),
+    "default_of_an_empty_text": ({"env": {"apiVersion": ""}}, {"env": {"apiVersion": "v1"}}, None),
     "null_that_the_server_drops": ({"a": None}, {}, None),
     "name_of_a_wrong_type": ({"volumes": [{"name": ["a"]}]}, {"volumes": [{"name": "a"}]}, "volumes.['a']"),
     "number_as_a_quantity": ({"limits": {"cpu": 2}}, {"limits": {"cpu": "2"}}, None),
