@@ -17,15 +17,11 @@ PAGE = ROOT / "docs" / "contributing" / "fields.md"
 
 KUBERNETES_TYPES = frozenset(
     {
-        "Affinity",
         "Condition",
         "Container",
         "EnvVar",
-        "HorizontalPodAutoscalerBehavior",
         "LabelSelector",
         "LocalObjectReference",
-        "MetricSpec",
-        "NetworkPolicyPeer",
         "ResourceRequirements",
         "SecretKeySelector",
         "Toleration",
