@@ -7,7 +7,8 @@ Therefore a changed class restarts no pods. The status reports which fields the 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import reduce
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -19,9 +20,7 @@ from gaudi_operator.api.v1alpha1.inference_class import (
     GaudiInferenceClass,
     GaudiInferenceClassSpec,
 )
-from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, ResourceAmounts
-from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.installation import InstallationDefaults
@@ -209,40 +208,40 @@ def fill_class_defaults(
 
 def _settings_without_field(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> dict[str, Any]:
     """Return the settings of the class that the spec has no field for, by their Python names."""
-    has_user = spec.pod.run_as_user != DEFAULT_USER or defaults.run_as_user is not None
+    has_user = spec.pod.run_as_user or defaults.run_as_user
     names = ("tracing", "capabilities", "cache_size", "tmp_size", *(() if has_user else ("user_from_cluster",)))
     return {name: value for name in names if (value := getattr(defaults, name))}
 
 
-def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
-    """Return the class defaults for omitted fields of the spec, as (path below spec in Python names, value)."""
+def _default_values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> Iterator[tuple[str, Any]]:
+    """Yield (path below spec in Python names, default) of each field that the class fills and the spec does not set."""
     pod = spec.pod
-    has_cards = not runs_on_cpu(spec.accelerator)
-    candidates: list[tuple[str, Any, bool]] = [
-        ("server.image", getattr(defaults.images, spec.accelerator.generation.value), spec.server.image is None),
-        ("pod.image_pull_secrets", defaults.image_pull_secrets, not pod.image_pull_secrets),
-        (
-            "server.image_pull_policy",
-            defaults.image_pull_policy,
-            spec.server.image_pull_policy is PullPolicy.IF_NOT_PRESENT,
-        ),
-        ("pod.node_selector", defaults.node_selector, not pod.node_selector),
-        ("pod.tolerations", defaults.tolerations, not pod.tolerations),
-        ("pod.priority_class_name", defaults.priority_class_name, pod.priority_class_name is None),
-        ("accelerator.hugepages", defaults.hugepages, has_cards and spec.accelerator.hugepages is None),
-        *_resource_defaults(pod.resources, defaults.resources),
-        ("pod.shared_memory_size", defaults.shared_memory_size, pod.shared_memory_size is None),
-        ("pod.run_as_user", defaults.run_as_user, pod.run_as_user == DEFAULT_USER),
-    ]
-    return [(path, value) for path, value, left_out in candidates if left_out and value]
+    values = {
+        "server.image": getattr(defaults.images, spec.accelerator.generation.value),
+        "pod.image_pull_secrets": defaults.image_pull_secrets,
+        "server.image_pull_policy": defaults.image_pull_policy,
+        "pod.node_selector": defaults.node_selector,
+        "pod.tolerations": defaults.tolerations,
+        "pod.priority_class_name": defaults.priority_class_name,
+        "accelerator.hugepages": None if runs_on_cpu(spec.accelerator) else defaults.hugepages,
+        **dict(_resource_defaults(pod.resources, defaults.resources)),
+        "pod.shared_memory_size": defaults.shared_memory_size,
+        "pod.run_as_user": defaults.run_as_user,
+    }
+    return ((path, value) for path, value in values.items() if value and not _is_set(spec, path))
 
 
-def _resource_defaults(resources: ContainerResources, defaults: ContainerResources) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (path, default, applies). A default applies if the spec has no request and no limit for the resource."""
+def _is_set(spec: GaudiInferenceSpec, path: str) -> bool:
+    """Return True if the user wrote the field. As in Kubernetes, an empty list or map is the same as no value."""
+    return reduce(getattr, path.split("."), cast("Any", spec)) not in (None, (), {})
+
+
+def _resource_defaults(resources: ContainerResources, defaults: ContainerResources) -> Iterator[tuple[str, Any]]:
+    """Yield (path, default) of each resource for which the spec has no request and no limit."""
     for name in ResourceAmounts.model_fields:
-        left_out = getattr(resources.requests, name) is None and getattr(resources.limits, name) is None
-        yield f"pod.resources.requests.{name}", getattr(defaults.requests, name), left_out
-        yield f"pod.resources.limits.{name}", getattr(defaults.limits, name), left_out
+        if getattr(resources.requests, name) is None and getattr(resources.limits, name) is None:
+            yield f"pod.resources.requests.{name}", getattr(defaults.requests, name)
+            yield f"pod.resources.limits.{name}", getattr(defaults.limits, name)
 
 
 def _replace_field(model: Any, path: tuple[str, ...], value: Any) -> Any:

@@ -51,11 +51,7 @@ class ClassDefaults(ApiModel):
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="Default of spec.pod.imagePullSecrets.", json_schema_extra=list_map_keywords("name")
     )
-    image_pull_policy: PullPolicy | None = Field(
-        None,
-        description="Default of spec.server.imagePullPolicy. Also replaces an explicit IfNotPresent, which is the"
-        " default of that field.",
-    )
+    image_pull_policy: PullPolicy | None = Field(None, description="Default of spec.server.imagePullPolicy.")
     node_selector: Labels = Field({}, description="Default of spec.pod.nodeSelector.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
         (), description="Default of spec.pod.tolerations."
@@ -82,9 +78,7 @@ class ClassDefaults(ApiModel):
         " applies. /tmp contains temporary files and logs of the Gaudi software. A pod that writes more is evicted.",
     )
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = Field(
-        None,
-        description="Default of spec.pod.runAsUser. Also replaces an explicit 65532, which is the default of that"
-        " field.",
+        None, description="Default of spec.pod.runAsUser."
     )
     user_from_cluster: bool = Field(
         False,

@@ -15,7 +15,10 @@ class Server(ApiModel):
         None,
         description="Image of the runtime container. When left out: the image of the class or of the installation.",
     )
-    image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
+    image_pull_policy: PullPolicy | None = Field(
+        None,
+        description="When the kubelet pulls the image. When left out: the policy of the class or of the installation.",
+    )
     api_key_secret_ref: SecretKey | None = Field(
         None,
         description="Secret with the API key that every request must send as a bearer token. When left out, everyone"

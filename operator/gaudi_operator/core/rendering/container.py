@@ -121,9 +121,8 @@ def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> s
 
 
 def _resolve_pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
-    """Return the pull policy. The installation's setting replaces `IfNotPresent`, which is the schema's default."""
-    policy = spec.server.image_pull_policy
-    return defaults.image_pull_policy if policy is PullPolicy.IF_NOT_PRESENT else policy
+    """Return the pull policy of the spec or its class, or the policy of the installation."""
+    return spec.server.image_pull_policy or defaults.image_pull_policy
 
 
 def environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:

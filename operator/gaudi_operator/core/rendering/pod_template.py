@@ -63,23 +63,24 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
 def _pod_security_context(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Object:
     """Return the security context of the pod. User and groups are left out if the cluster assigns them (OpenShift)."""
     pod = spec.pod
-    user = {} if defaults.user_from_cluster else {"runAsUser": pod.run_as_user, "runAsGroup": _group_id(spec)}
+    user = pod.run_as_user or (None if defaults.user_from_cluster else DEFAULT_USER)
+    group = user and _group_id(spec, user)
     return {
         "runAsNonRoot": True,
-        **user,
+        **({"runAsUser": user, "runAsGroup": group} if user else {}),
         "seccompProfile": {"type": "RuntimeDefault"},
-        **_fs_group_settings(spec, defaults),
+        **_fs_group_settings(spec, group),
         **({"supplementalGroups": list(pod.supplemental_groups)} if pod.supplemental_groups else {}),
     }
 
 
-def _group_id(spec: GaudiInferenceSpec) -> int:
+def _group_id(spec: GaudiInferenceSpec, user: int) -> int:
     """Return the group ID, which is the user ID. If node folders are mounted, return the fixed group of their files."""
     sources = (spec.model.source, *(adapter.source for adapter in spec.model.lora.adapters))
-    return DEFAULT_USER if any(source.host_path for source in sources) else spec.pod.run_as_user
+    return DEFAULT_USER if any(source.host_path for source in sources) else user
 
 
-def _fs_group_settings(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Object:
+def _fs_group_settings(spec: GaudiInferenceSpec, group: int | None) -> Object:
     """Return the fsGroup settings of the pod.
 
     New volumes belong to root, so Kubernetes changes their group. Volumes that already have the right group are not
@@ -90,7 +91,7 @@ def _fs_group_settings(spec: GaudiInferenceSpec, defaults: InstallationDefaults)
         return {}
     # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.
     change_policy = {"fsGroupChangePolicy": "OnRootMismatch"}
-    return change_policy if defaults.user_from_cluster else {"fsGroup": _group_id(spec), **change_policy}
+    return {"fsGroup": group, **change_policy} if group else change_policy
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:

@@ -278,6 +278,8 @@ def test_missing_fields_get_class_defaults() -> None:
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
         ({"server": {"imagePullPolicy": "Never"}}, "server.imagePullPolicy"),
         ({}, "accelerator.hugepages"),
+        ({"server": {"imagePullPolicy": "IfNotPresent"}}, "server.imagePullPolicy"),
+        ({"pod": {"runAsUser": 65532}}, "pod.runAsUser"),
         ({"accelerator": {**CARD, "hugepages": "1Gi"}}, "accelerator.hugepages"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",

@@ -90,8 +90,10 @@ class Pod(ApiModel):
         description="Size of /dev/shm. When left out: 1Gi, plus 512Mi for each rank if a pod has several ranks. The"
         " files count as memory of the container.",
     )
-    run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
-        DEFAULT_USER, description="User id and group id of the pods. Root is not allowed."
+    run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = Field(
+        None,
+        description="User id and group id of the pods. Root is not allowed. When left out: the user of the class, or"
+        f" {DEFAULT_USER}.",
     )
     supplemental_groups: Annotated[tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...], Field(max_length=16)] = (
         Field((), description="Further group ids of the pods, such as the group of the files on a shared file system.")

@@ -63,8 +63,9 @@ PULLING = replace(DEFAULTS, image_pull_policy=PullPolicy.ALWAYS, image_pull_secr
     [
         ({}, ["registry"], "Always"),
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}, "server": {"imagePullPolicy": "Never"}}, ["mine"], "Never"),
+        ({"server": {"imagePullPolicy": "IfNotPresent"}}, ["registry"], "IfNotPresent"),
     ],
-    ids=["left out", "given"],
+    ids=["left out", "given", "built-in value"],
 )
 def test_pull_settings_default_to_the_installations(spec: dict[str, Any], secrets: list[str], policy: str) -> None:
     made = pod_template(inference(**spec), "r1", "p" * 64, "tiny-config", PULLING)["spec"]
