@@ -80,7 +80,7 @@ async def test_class_sets_defaults_and_its_change_restarts_no_pod(
     assert [each["metadata"]["uid"] for each in await api.list("Pod", NAME_LABEL)] == [pod["metadata"]["uid"]]
 
 
-async def test_scale_up_above_the_class_limit_stalls_until_raised(
+async def test_scale_up_is_limited_until_the_class_allows_more(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -88,14 +88,33 @@ async def test_scale_up_above_the_class_limit_stalls_until_raised(
     await api.create(gaudi_inference("tiny", className=name))
     await until(partial(ready, api), "the resource to be Ready")
     before = await all_running(api, kubelet, 1)
-    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
-    condition = await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")
-    assert condition["message"].startswith("The operator creates no more pods of revision ")
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
+
+    async def limited() -> Object | None:
+        condition = condition_of(await api.get("GaudiInference", "tiny"), "ReplicasLimited")
+        return condition if condition.get("status") == "True" else None
+
+    condition = await until(limited, "the replicas to be limited")
     assert f"spec.replicas 2 is above 1 (limits.maxReplicas), a limit of class {name}" in condition["message"]
     assert await all_running(api, kubelet, 1) == before
-
     new_class(limits={"maxReplicas": 2})
     await until(partial(all_running, api, kubelet, 2), "a second pod")
+
+
+async def test_class_that_warns_reports_specs_that_it_would_refuse(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    name = new_class(enforcement="Warn", limits={"images": []})
+    await api.create(gaudi_inference("tiny", className=name))
+    await until(partial(ready, api), "the resource to be Ready")
+    condition = await until(partial(class_applied, api, "ClassWouldRefuse"), "the condition to report the image")
+    assert (
+        "spec.server.image registry.test/runtime:1 is not an allowed value (limits.images: none)"
+        in condition["message"]
+    )
+    new_class(limits={"images": []})
+    await until(partial(stalled, api, "ForbiddenByClass"), "the class to refuse the resource")
 
 
 async def test_class_applies_only_in_selected_namespaces(

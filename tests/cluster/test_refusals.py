@@ -13,16 +13,16 @@ from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.bad_object import Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
-from tests.cluster.conftest import NewOperator
+from tests.cluster.conftest import NewClass, NewOperator
 from tests.cluster.pods import ready
-from tests.cluster.refusals import NONE, check
+from tests.cluster.refusals import NONE, Row, check
 from tests.cluster.test_plan_accepted import HALVED, IMPOSSIBLE
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
-from tests.unit.operator.core.limit_cases import NEEDS_PERMISSION
+from tests.unit.operator.core.limit_cases import BEYOND, LIMITED, NEEDS_PERMISSION
 from tests.unit.operator.hostile.specs import REFUSED
 
 Pods = list[tuple[str, bool]]
@@ -90,8 +90,8 @@ async def serving_pods(api: KubeApi, name: str) -> Pods:
 
 
 def compared(before: Pods, after: Pods) -> str:
-    """Return what happened to the serving pods of a resource."""
-    return "untouched" if before == after else "changed"
+    """Return what happened to the serving pods of a resource. Pods that an edit of replicas adds do not count."""
+    return "untouched" if set(before) <= set(after) else "changed"
 
 
 async def refused_object(api: KubeApi, bad: Bad) -> dict[str, str]:
@@ -133,7 +133,7 @@ async def refused_edit(api: KubeApi, name: str, spec: Mapping[str, Any]) -> dict
     await api.create(gaudi_inference(name, **FULL))
     await until(partial(ready, api, name), f"{name} to be Ready", seconds=120)
     before = await serving_pods(api, name)
-    edited = gaudi_inference(name, **FULL, **spec)
+    edited = gaudi_inference(name, **{**FULL, **spec})
     current = await api.get("GaudiInference", name) or {}
     if message := await refusal(api, edited, current["metadata"]["resourceVersion"]):
         return {"by": "API server", "reason": message, "pods": "untouched"}
@@ -154,3 +154,43 @@ async def test_accepted_bad_specs_are_refused_as_in_the_table(
         edits = [refused_edit(api, f"bad-{number}", spec) for number, spec in enumerate(SPECS.values())]
         rows = await asyncio.gather(*edits)
     check("specs", dict(zip(SPECS, rows, strict=True)))
+
+
+async def refused_by_class(api: KubeApi, name: str, class_name: str, limit: str, spec: Mapping[str, Any]) -> Row:
+    """Return who refuses an edit that exceeds a limit of the class, and what happens to the serving pods."""
+    row = await refused_edit(api, name, {**spec, "className": class_name})
+    message = condition_of(await api.get("GaudiInference", name), "PlanAccepted")["message"]
+    return {**row, "reason": f"limits.{limit}"} if f"limits.{limit}" in message else row
+
+
+async def limited_by_class(api: KubeApi, name: str, class_name: str, spec: Mapping[str, Any]) -> Row:
+    """Return who limits the replicas of a resource."""
+    await api.create(gaudi_inference(name, className=class_name, **spec))
+
+    async def limited() -> bool:
+        found = condition_of(await api.get("GaudiInference", name), "ReplicasLimited")
+        return found.get("status") == "True"
+
+    await until(limited, f"the replicas of {name} to be limited", seconds=120)
+    return {"by": "operator", "reason": "ReplicasLimited"}
+
+
+async def test_specs_beyond_limits_are_refused_as_in_the_table(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    cases = [*(each[:2] for each in BEYOND), *(each[:2] for each in LIMITED)]
+    classes = [new_class(str(number), limits=limits) for number, (limits, _) in enumerate(cases)]
+    async with new_operator(allow_host_path='[{"prefix": "/models"}]'):
+        refused = (
+            refused_by_class(api, f"bad-{number}", classes[number], next(iter(limits)), spec)
+            for number, (limits, spec, _) in enumerate(BEYOND)
+        )
+        limited = (
+            limited_by_class(api, f"many-{number}", classes[len(BEYOND) + number], each[1])
+            for number, each in enumerate(LIMITED)
+        )
+        rows = await asyncio.gather(*refused, *limited)
+    check(
+        "classes", {f"{json.dumps(each[0])}: {json.dumps(each[1])}": row for each, row in zip(cases, rows, strict=True)}
+    )

@@ -1,9 +1,8 @@
-"""Generate the CustomResourceDefinitions, the policies of classes and the reference pages from the API types.
+"""Generate the CustomResourceDefinitions and the reference pages from the API types.
 
 `python -m gaudi_operator.api.crd` writes the files. With `--check` it writes nothing and fails if a file is outdated.
 """
 
-import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -13,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from gaudi_operator.api import class_policies
 from gaudi_operator.api.descriptions import with_bounds
 from gaudi_operator.api.reference.pages import FOLDER, class_page, inference_pages
 from gaudi_operator.api.schema import Schema, structural_schema, without_defaults
@@ -163,25 +161,6 @@ def _add_keep_policy(definition: str, name: str) -> str:
     return template.replace(f"metadata:\n  name: {name}\n", metadata)
 
 
-def policies_template() -> str:
-    """Return the chart's template of the classes' admission policies, which is generated together with the CRDs."""
-    text = yaml.safe_dump_all(class_policies.admission_policies(), sort_keys=False, width=110)
-    replacements = {
-        class_policies.NAMESPACES: "{{ .Values.watchNamespaces | toJson }}",
-        class_policies.CONTROLLER: "{{ .Values.controller }}",
-        class_policies.NAME: '{{ include "gaudi-operator.name" . }}',
-    }
-    for placeholder, replacement in replacements.items():
-        text = text.replace(placeholder, replacement)
-    name, suffix = re.escape(replacements[class_policies.NAME]), r"\1"
-    metadata = f'  {{{{- include "gaudi-operator.metadata" (dict "root" . "suffix" "{suffix}") | nindent 2 }}}}'
-    text = re.sub(rf"(?m)(?<=^metadata:\n)  name: {name}(.*)$", metadata, text)
-    text = re.sub(
-        r"(?m)^  matchResources:\n(?:    .*\n)+", r"  {{- if .Values.watchNamespaces }}\n\g<0>  {{- end }}\n", text
-    )
-    return f"{{{{- if .Values.admissionPolicies.classes }}}}\n{HEADER}{text}{{{{- end }}}}\n"
-
-
 @cache
 def generated_files() -> Mapping[str, str]:
     """Return the text of each generated file, by its path in the checkout."""
@@ -189,7 +168,6 @@ def generated_files() -> Mapping[str, str]:
         f"crds/{resource.GROUP}_{resource.PLURAL}.yaml": crd_yaml(),
         f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": class_crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
-        "charts/gaudi-operator/templates/class-policies.yaml": policies_template(),
         **inference_pages(root_schema()),
         "docs/reference/gaudi-inference-class.md": class_page(class_schema()),
         "docs/reference/knobs.md": render_page(),

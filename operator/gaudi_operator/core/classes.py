@@ -17,6 +17,7 @@ from gaudi_operator.api.v1alpha1.inference_class import (
     DEFAULT_CONTROLLER,
     ClassDefaults,
     ClassLimits,
+    Enforcement,
     GaudiInferenceClass,
     GaudiInferenceClassSpec,
 )
@@ -47,18 +48,18 @@ class ResolvedClass:
 
     @property
     def limits(self) -> ClassLimits:
-        """The limits that refuse a spec.
-
-        Without a class, or in a trial, only settings that need permission are refused.
-        """
-        if self.spec and self.spec.trial:
-            return ClassLimits(allow_all_clients=self.spec.limits.allow_all_clients)
-        return self.permissions
+        """The limits of the class, or no limits without a class. The entries of their lists are permitted."""
+        return self.spec.limits if self.spec else ClassLimits()
 
     @property
-    def permissions(self) -> ClassLimits:
-        """The limits of the class, even in a trial. The entries of their lists are permitted."""
-        return self.spec.limits if self.spec else ClassLimits()
+    def enforced_limits(self) -> ClassLimits:
+        """The limits that refuse a spec: none if the class only warns."""
+        return ClassLimits() if self.only_warns else self.limits
+
+    @property
+    def only_warns(self) -> bool:
+        """Whether the class reports values beyond its limits instead of refusing them."""
+        return self.spec is not None and self.spec.enforcement is Enforcement.WARN
 
 
 NO_CLASS = ResolvedClass()

@@ -14,8 +14,7 @@ from gaudi_operator.core.admission.checks import (
 )
 from gaudi_operator.core.admission.kv_cache_bounds import policy_check
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_limits import first_limit_violation
-from gaudi_operator.core.children.desired import child_actions
+from gaudi_operator.core.children.desired import child_actions, limited_children
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults, resolve_class
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
@@ -32,6 +31,7 @@ from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.desired_revision import desired_revision, use_stored_mode
 from gaudi_operator.core.rollout.live_workloads import revisions_with_workloads
 from gaudi_operator.core.rollout.planner import RolloutPolicy, rollout_policy
+from gaudi_operator.core.rollout.replica_limit import limit_replicas
 from gaudi_operator.core.rollout.replicas import plan_replicas, spec_replicas_by_revision
 from gaudi_operator.core.rollout.revision import AppliedClassDefaults, Revision
 from gaudi_operator.core.rollout.rollout import plan_rollout
@@ -76,7 +76,7 @@ def decide(
 class JudgedGates:
     """The gate writes, which a reconcile decides first, and the inputs of this decision.
 
-    `pods` have the state that they will have after the gate writes.
+    `pods` have the state that they will have after the gate writes. `stored` contains the revisions, newest first.
     """
 
     inference: Inference
@@ -86,12 +86,16 @@ class JudgedGates:
     rollout_policy: RolloutPolicy
     gates: Sequence[SetGate]
     pods: tuple[PodView, ...]
+    stored: tuple[Revision, ...]
 
 
 def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Observed) -> JudgedGates:
     """Judge the gates. Of the spec, the judgement reads only `readiness`, `replicas` and `rollout`."""
     previous_status, deadlines = read_status(observed.resource), Deadlines(observed.now)
-    policy = rollout_policy(inference.spec.rollout, inference.spec.replicas)
+    stored = stored_revisions(observed.revisions)
+    running = next((each for each in stored if each.name == previous_status.revision.current), None)
+    limited = limit_replicas(inference, platform.enforced_limits, running, observed) if running else inference
+    policy = rollout_policy(inference.spec.rollout, limited.spec.replicas)
     pods = read_pods(observed)
     pending_removals = count_pending_removals(pods, spec_replicas_by_revision(observed))
     gates = judge_gates(
@@ -99,7 +103,7 @@ def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Obser
         spec_is_readable=inference.unreadable is None,
     )
     pods = pods_with_gates(pods, gates, observed.now)
-    return JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods)
+    return JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods, stored)
 
 
 def _gate_only_decision(judged: JudgedGates) -> Decision:
@@ -152,12 +156,12 @@ def _plan_changes(state: State) -> list[Action]:
 
 def _build_state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
     """Return the state before the rollout is planned, and the pod policy of the installation and the class."""
-    previous_status, pods, identity = judged.previous_status, judged.pods, judged.inference.identity
+    previous_status, pods = judged.previous_status, judged.pods
     problem = _add_start_time(judged.platform.problem, previous_status, judged.deadlines)
     platform = replace(judged.platform, problem=problem)
-    stored = stored_revisions(observed.revisions)
+    stored = judged.stored
     terminations = terminations_by_pod(pods, previous_status, observed.reports)
-    pod_policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, judged.inference.spec)
+    pod_policy = PodPolicy(judged.inference, defaults.allow_host_path, platform)
     state = State(
         inference=use_stored_mode(judged.inference, stored),
         previous_status=previous_status,
@@ -199,16 +203,14 @@ def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) ->
         return inference.unreadable, None
     if state.platform.problem:
         return state.platform.problem, None
-    if limit_violation := first_limit_violation(inference.spec, state.platform):
-        return limit_violation, None
     filled = fill_class_defaults(inference, state.platform, defaults)
     if violation := first_violation(filled.inference, defaults) or check_groups_served(inference, state.observed):
         return _add_start_time(violation, state.previous_status, state.deadlines), None
     applied_defaults = AppliedClassDefaults(state.platform.name, filled.values) if state.platform.name else None
     desired = desired_revision(inference, state.stored, filled.defaults, filled.inference, applied_defaults)
-    if desired.name in {revision.name for revision in state.stored}:
-        violation = state.forbidden.get(desired.name)
-    else:
-        violation = pod_policy.find_violation(desired) or check_published_access(filled.inference.spec)
+    violation = state.forbidden.get(desired.name)
+    violation = violation or pod_policy.find_violation(desired, limited_children(inference, defaults))
+    if desired.name not in {revision.name for revision in state.stored}:
+        violation = violation or check_published_access(filled.inference.spec)
         violation = violation or check_attention_slicing(inference) or find_result(policy_check(inference))
     return (violation, None) if violation else (None, desired)

@@ -4,6 +4,9 @@ FIELD_MANAGER = "gaudi-operator"
 GATE = "inference.gaudi.dev/warmed-up"
 CONTAINER = "runtime"
 
+CARDS_VARIABLE, NO_CARDS = "HABANA_VISIBLE_DEVICES", "none"
+"""The variable by which Intel's container runtime selects cards, and its value for no cards."""
+
 RECIPE_PVC_SUFFIX = "-recipes"
 
 NAME_LABEL = "inference.gaudi.dev/name"

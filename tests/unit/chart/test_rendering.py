@@ -2,9 +2,7 @@
 
 import pytest
 
-from gaudi_operator.api import class_policies
 from gaudi_operator.api.crd import class_crd, custom_resource_definition
-from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.settings import Settings, variable_of
 from scripts.chart_docs import NAMESPACE
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, of_kind, only, pod_of, render
@@ -189,41 +187,3 @@ def test_second_release_shares_no_name_with_the_first(defaults: list[Object]) ->
         return {(each["kind"], each["metadata"]["name"]) for each in objects}
 
     assert not names(render("other", crds={"install": False})) & names(defaults)
-
-
-def test_admission_policies_equal_the_generated_ones(defaults: list[Object]) -> None:
-    policies = [each for each in defaults if each["kind"].startswith("ValidatingAdmissionPolicy")]
-    made = class_policies.admission_policies("gaudi-operator", DEFAULT_CONTROLLER, [])
-    assert [each["spec"] for each in policies if not each["metadata"]["name"].endswith("-account")] == [
-        each["spec"] for kind in ("Policy", "PolicyBinding") for each in made if each["kind"].endswith(kind)
-    ]
-
-
-def test_each_admission_policy_may_be_disabled() -> None:
-    def names(**values: bool) -> set[str]:
-        rendered = of_kind(render(admissionPolicies=values), "ValidatingAdmissionPolicy")
-        return {each["metadata"]["name"] for each in rendered}
-
-    assert names(classes=False) == {"gaudi-operator-account"}
-    assert names(operator=False) == {
-        "gaudi-operator-classes",
-        "gaudi-operator-class-warnings",
-        "gaudi-operator-permission-warnings",
-        "gaudi-operator-scale",
-    }
-
-
-def test_policies_apply_only_to_watched_namespaces() -> None:
-    rendered = of_kind(render(watchNamespaces=["a", "b"]), "ValidatingAdmissionPolicyBinding")
-    selected = {each["metadata"]["name"]: each["spec"].get("matchResources") for each in rendered}
-    here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
-    expected = {"namespaceSelector": {"matchExpressions": [here]}}
-    # The policy for the operator's account needs no namespace selector, because the account has no permissions in other
-    # namespaces.
-    assert selected == {
-        "gaudi-operator-account": None,
-        "gaudi-operator-class-warnings": expected,
-        "gaudi-operator-classes": expected,
-        "gaudi-operator-permission-warnings": expected,
-        "gaudi-operator-scale": expected,
-    }

@@ -158,15 +158,18 @@ class ClassLimits(ApiModel):
     )
     trust_remote_code: bool = Field(
         True,
-        description="Whether engine.settings may run code of a checkpoint (--trust-remote-code), or of files:"
-        " --tool-parser-plugin, --reasoning-parser-plugin, GC_KERNEL_PATH, HABANA_PLUGINS_LIB_PATH and"
-        " HABANA_SCAL_BIN_PATH.",
+        description="Whether the engine may run code of a checkpoint (--trust-remote-code), or of files: settings that"
+        " end in -parser-plugin, GC_KERNEL_PATH, HABANA_PLUGINS_LIB_PATH and HABANA_SCAL_BIN_PATH.",
     )
     max_replicas: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        None, description="Maximum number of replicas that spec.replicas and autoscaling.maxReplicas may set."
+        None,
+        description="Maximum number of replicas of a resource. Further replicas are not created. With 0, the resource"
+        " is refused.",
     )
     max_cards: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
-        None, description="Maximum number of cards of a resource, summed over its replicas."
+        None,
+        description="Maximum number of cards of a resource, summed over its replicas. Further replicas are not"
+        " created. A resource is refused if one replica needs more cards.",
     )
     model_sources: Annotated[tuple[SourceKind, ...], Field(max_length=4)] | None = Field(
         None, description="Kinds of sources that models and adapters may use."
@@ -198,6 +201,13 @@ class ClassLimits(ApiModel):
     )
 
 
+class Enforcement(StrEnum):
+    """The effect of the limits of a class."""
+
+    ENFORCE = "Enforce"
+    WARN = "Warn"
+
+
 class GaudiInferenceClassSpec(ApiModel):
     """Namespaces, defaults and limits of the class."""
 
@@ -210,11 +220,10 @@ class GaudiInferenceClassSpec(ApiModel):
         False,
         description="Whether resources without spec.className use this class. At most one class may be the default.",
     )
-    trial: bool = Field(
-        False,
-        description="Whether the limits only warn. A resource that exceeds a limit is not refused, but has the"
-        " condition ClassApplied False with the reason ClassWouldRefuse. Fields that require permission are still"
-        " refused without permission.",
+    enforcement: Enforcement = Field(
+        Enforcement.ENFORCE,
+        description="Whether the limits refuse resources (Enforce), or only report them in the condition ClassApplied"
+        " (Warn). Settings that need permission are always refused without permission.",
     )
     namespaces: LabelSelector | None = Field(
         None, description="Labels of the namespaces whose resources may use the class. When left out: all namespaces."

@@ -290,9 +290,6 @@ class GaudiInferenceStatus(ApiModel):
         " lowered, minus the pods that a rollout may remove. If readyReplicas is lower, the difference is the number"
         " of lost pods.",
     )
-    max_replicas: Count | None = Field(
-        None, description="Maximum number of replicas that the limits maxReplicas and maxCards of the class allow."
-    )
     selector: Annotated[str, Field(max_length=1024)] = Field(
         "", description="Label selector of the pods, for the scale subresource."
     )

@@ -8,7 +8,7 @@ See docs/reference/conditions.md, Before a pod runs.
   speculation        settings of speculative decoding that no pod can run
   kv_cache_bounds    the maximum KV blocks and minimum memory of any model, and the check of the bucket policy
   hints              advice about a spec for its users
-  revision_limits    the limits of a class on a revision: its pods, engine and replicas
-  spec_limits        the limits of a class on fields of the spec outside the pods
-  class_trial        the violations that a class in trial reports but does not refuse
+  limits             the limits of a class, as a table of rules
+  limited_values     the values to which these rules apply, read from what the operator renders
+  pod_policy         the rules for revisions and children: limits, and the node folders of the installation
 """

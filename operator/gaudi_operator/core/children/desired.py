@@ -7,11 +7,15 @@ spec requests it or a running revision mounts it. The PVC is written last.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
+from gaudi_operator.api.v1alpha1.network import NetworkAccess, ServiceType
+from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply
-from gaudi_operator.core.admission.spec_limits import clamp_to_limits
+from gaudi_operator.core.admission.limits import find_violations
+from gaudi_operator.core.admission.pod_policy import render_limited
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.children.garbage import delete_child, find_garbage, unread_config_maps
 from gaudi_operator.core.children.network import network_policy, service, service_account
@@ -22,12 +26,13 @@ from gaudi_operator.core.children.workloads import (
     replica_set,
     rollout_annotations,
 )
+from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_operator.core.rollout.live_workloads import live_workloads, revisions_with_workloads, running_revisions
 from gaudi_operator.core.rollout.replicas import PlannedReplicas, count_ending_pods, spec_replicas_by_revision
 from gaudi_operator.core.rollout.revision import Revision
@@ -36,11 +41,19 @@ from gaudi_operator.core.text_formats import hash_texts
 
 
 def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
-    """Return the writes and deletions of children. Without a current revision, only back-offs change workloads."""
+    """Return the writes and deletions of children. Without a current revision, only back-offs change workloads.
+
+    If a Service, NetworkPolicy or PVC would exceed a limit of the class, the live child stays as it is. A child that is
+    missing is created within the limits.
+    """
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _back_off_writes(state, scaling)
-    inference, clamped_kinds = clamp_to_limits(state.inference, state.platform.limits)
+    rendered = render_limited(state.inference, current, limited_children(state.inference, state.defaults))
+    refused_kinds = {violation.kind for violation in find_violations(rendered, state.platform) if violation.kind}
+    inference = state.inference
+    if refused_kinds:
+        inference = _within_limits(inference, refused_kinds, state.platform.limits)
     history_limit = inference.spec.rollout.revision_history_limit
     desired_names = {current.name, *(name for name, count in scaling.full_replicas.items() if count)}
     garbage = find_garbage(observed, desired_names, state.stored, history_limit, state.stable_name)
@@ -62,7 +75,18 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
         *recipe_pvc_actions(inference, revisions, observed.pvcs),
         *_disabled_child_deletes(inference, observed),
     ]
-    return [action for action in actions if not _changes_live_child(clamped_kinds, action, observed)]
+    return [action for action in actions if not _changes_live_child(refused_kinds, action, observed)]
+
+
+def _within_limits(inference: Inference, kinds: Collection[str], limits: ClassLimits) -> Inference:
+    """Return the resource with values that every class allows for the children of these kinds."""
+    service_spec, cache = inference.spec.service, inference.spec.recipe_cache
+    allowed = {
+        "NetworkPolicy": ("network_access", NetworkAccess()),
+        "Service": ("service", service_spec.model_copy(update={"type": ServiceType.CLUSTER_IP, "annotations": {}})),
+        "PersistentVolumeClaim": ("recipe_cache", cache and cache.model_copy(update={"size": limits.max_recipe_cache_size})),
+    }
+    return replace(inference, spec=inference.spec.model_copy(update=dict(allowed[kind] for kind in kinds)))
 
 
 def _changes_live_child(kinds: Collection[str], action: Action, observed: Observed) -> bool:
@@ -71,6 +95,18 @@ def _changes_live_child(kinds: Collection[str], action: Action, observed: Observ
         return False
     key = (action.manifest["kind"], action.manifest["metadata"]["name"])
     return any((child["kind"], child["metadata"]["name"]) == key for child in (*observed.children, *observed.pvcs))
+
+
+@cache_on_inference
+def limited_children(inference: Inference, defaults: InstallationDefaults) -> dict[str, Object]:
+    """Return the children that a class may limit and that the spec requests, by kind."""
+    access, cache = inference.spec.network_access, inference.spec.recipe_cache
+    children = [
+        service(inference),
+        *([network_policy(inference, defaults)] if access.is_managed else []),
+        *([recipe_pvc(inference.identity, cache, None)] if cache and not cache.existing_claim else []),
+    ]
+    return {child["kind"]: child for child in children}
 
 
 def missing_writes(children: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:

@@ -5,7 +5,6 @@ The user's containers in the same pod have the same security context, but the op
 """
 
 from gaudi_operator.api.base import dump_non_defaults
-from gaudi_operator.api.permission_rules import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.inference_class import Capability
 from gaudi_operator.api.v1alpha1.model import PullPolicy
@@ -14,7 +13,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver, Tracing
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
+from gaudi_operator.core.names import CARDS_VARIABLE, CONTAINER, NO_CARDS, REVISION_LABEL
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.model_files import hub_repositories, hub_tokens

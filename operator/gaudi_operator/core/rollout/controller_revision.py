@@ -92,7 +92,19 @@ class _Volume(TolerantModel):
     persistent_volume_claim: _ClaimReference | None = None
 
 
+class _Variable(TolerantModel):
+    name: str
+
+
+class _Container(TolerantModel):
+    name: str
+    image: str
+    env: tuple[_Variable, ...] = ()
+
+
 class _PodSpec(TolerantModel):
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
     volumes: Annotated[tuple[_Volume, ...], Field(max_length=_MOST_VOLUMES)] = ()
     service_account_name: str | None = None
 

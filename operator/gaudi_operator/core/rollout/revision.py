@@ -82,6 +82,12 @@ class Revision:
         return (self.template, *((self.group.worker_template,) if self.group else ()))
 
     @property
+    def cards_per_replica(self) -> int:
+        """The number of devices that the pods of one replica request."""
+        leader, *workers = map(_count_devices, self.templates)
+        return leader + sum(workers) * (max(1, self.group.size) - 1 if self.group else 0)
+
+    @property
     def is_simulated(self) -> bool:
         """Whether the pods run the sim engine, according to the inputs or the configuration of the revision."""
         engine = self.inputs.get("engine")
@@ -140,6 +146,15 @@ class Revision:
             return self.stored_data
         group = {"group": {"size": self.group.size, "worker": self.group.worker_template}} if self.group else {}
         return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class_data}
+
+
+def _count_devices(template: Mapping[str, Any]) -> int:
+    """Return the number of devices that a pod requests. Only the names of devices contain a domain."""
+    spec = template.get("spec") or {}
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    # Kubernetes requires the limit and the request of a device to be equal, so read only the limits.
+    limits = ((container.get("resources") or {}).get("limits") or {} for container in containers)
+    return sum(int(amount) for each in limits for name, amount in each.items() if "/" in name)
 
 
 def renumber_as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:

@@ -16,6 +16,7 @@ from gaudi_operator.core.rollout.planner import (
     next_rollout_step,
     rollout_policy,
 )
+from gaudi_operator.core.rollout.replica_limit import describe_excess, limit_replicas
 from gaudi_operator.core.rollout.replicas import count_ending_pods, count_pods, full_replicas
 from gaudi_operator.core.rollout.revision import Revision, renumber_as_newest
 from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial, last_good_revision
@@ -30,7 +31,7 @@ from gaudi_runtime.errors import Problem
 
 
 def plan_rollout(state: State, desired: Revision | None) -> State:
-    """Plan the rollout in one reconcile. Return `state` with the rollout and its problem.
+    """Plan the rollout in one reconcile. Return `state` with the rollout, its problem and the replicas within limits.
 
     `desired` is the revision that the spec requests. If the spec was refused, `desired` is None and the last revision
     keeps running.
@@ -39,9 +40,14 @@ def plan_rollout(state: State, desired: Revision | None) -> State:
     choice = choose_revision(state, desired, ExpectedRoom(_has_terminating_pods(state))) if desired else None
     current = renumber_as_newest(choice.current, state.stored) if choice else next(iter(state.stored), None)
     frozen = state.violation is not None or (choice is not None and choice.on_hold)
+    excess = None
+    if current:
+        limits = state.platform.enforced_limits
+        excess = describe_excess(state.inference, limits, current)
+        state = replace(state, inference=limit_replicas(state.inference, limits, current, state.observed))
     in_place_reason = _in_place_reason(state, current.name, frozen=frozen) if current else None
     policy = _policy(state, current, in_place_reason, frozen=frozen)
-    rollout = RolloutState(policy, choice, current, _next_step(state, current, policy), in_place_reason)
+    rollout = RolloutState(policy, choice, current, _next_step(state, current, policy), in_place_reason, excess)
     state = replace(state, rollout=rollout)
     return replace(state, problem=_worst_rollout_problem(state))
 

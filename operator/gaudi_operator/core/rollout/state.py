@@ -51,7 +51,8 @@ class RolloutState:
     """The rollout's part of the state: its limits, its revisions and its next step.
 
     `choice` is None if the spec was refused. `current` and `step` are None if no revision ever ran. `in_place_reason`
-    is the reason why the rollout does not surge although the spec permits a surge.
+    is the reason why the rollout does not surge although the spec permits a surge. `excess` is a phrase about requested
+    replicas that the class does not allow.
     """
 
     policy: RolloutPolicy
@@ -59,6 +60,7 @@ class RolloutState:
     current: Revision | None = None
     step: RolloutStep | None = None
     in_place_reason: str | None = None
+    excess: str | None = None
 
     @property
     def is_complete(self) -> bool:

@@ -1,10 +1,10 @@
-"""The condition ClassApplied: changed defaults of the class, and violations that a class in trial will refuse.
+"""The conditions about the class of a resource: ClassApplied and ReplicasLimited (docs/how-to/classes.md)."""
 
-See docs/how-to/classes.md.
-"""
-
-from gaudi_operator.core.admission.class_trial import trial_violations
+from gaudi_operator.core.admission.limits import limit_violations
+from gaudi_operator.core.admission.pod_policy import render_limited
+from gaudi_operator.core.children.desired import limited_children
 from gaudi_operator.core.classes import fill_class_defaults
+from gaudi_operator.core.rollout.replica_limit import describe_excess
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
@@ -13,7 +13,7 @@ from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 def judge_class_applied(state: State) -> Verdict | None:
     """Judge the condition ClassApplied: the revision has the current defaults of its class and meets its limits.
 
-    Limits are reported here only during a trial. Otherwise the condition PlanAccepted reports them.
+    Limits are reported here only if the class warns. Otherwise the condition PlanAccepted reports them.
     """
     revision = state.rollout.current
     if state.platform.spec is None and (revision is None or revision.class_defaults is None):
@@ -23,9 +23,9 @@ def judge_class_applied(state: State) -> Verdict | None:
     if problem := state.forbidden.get(revision.name):
         return Verdict(FALSE, problem.reason, problem.message)
     changed_defaults = _describe_changed_defaults(state, revision)
-    if violations := trial_violations(state.inference, revision, state.platform):
+    if violations := _reported_violations(state, revision):
         refusal = (
-            f"Class {state.platform.name} is in trial. When the trial ends, the class will refuse this resource: "
+            f"Class {state.platform.name} has enforcement: Warn. With Enforce, the class does not allow: "
             f"{'; '.join(violations)}. Change the resource, use another class, or change the limits of the class."
         )
         return Verdict(FALSE, "ClassWouldRefuse", f"{refusal} {changed_defaults}" if changed_defaults else refusal)
@@ -33,6 +33,31 @@ def judge_class_applied(state: State) -> Verdict | None:
         return Verdict(FALSE, "ClassChanged", changed_defaults)
     return Verdict(
         TRUE, "AsClassSays", f"Revision {revision.name} has the current defaults of class {state.platform.name}."
+    )
+
+
+def _reported_violations(state: State, revision: Revision) -> list[str]:
+    """Return what a class that only warns would refuse or limit. Return no violations of any other class."""
+    if not state.platform.only_warns:
+        return []
+    inference, limits = state.inference, state.platform.limits
+    rendered = render_limited(inference, revision, limited_children(inference, state.defaults))
+    excess = describe_excess(inference, limits, revision)
+    return [*(violation.message for violation in limit_violations(rendered, limits)), *([excess] if excess else [])]
+
+
+def judge_replicas_limited(state: State) -> Verdict | None:
+    """Judge the condition ReplicasLimited: the spec requests more replicas than its class allows."""
+    limits, excess = state.platform.enforced_limits, state.rollout.excess
+    if state.rollout.current is None or (limits.max_replicas is None and limits.max_cards is None):
+        return None
+    if excess is None:
+        return Verdict(FALSE, "WithinLimits", "The class allows all requested replicas.")
+    return Verdict(
+        TRUE,
+        "LimitedByClass",
+        f"{excess}, a limit of class {state.platform.name}. The operator runs {state.desired_replicas} replicas. Lower "
+        "the field, or use another class.",
     )
 
 

@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.class_applied import judge_class_applied
+from gaudi_operator.core.status.class_applied import judge_class_applied, judge_replicas_limited
 from gaudi_operator.core.status.conditions import (
     FALSE,
     TRUE,
@@ -84,9 +84,16 @@ CONDITIONS = (
     ConditionKind(
         "ClassApplied",
         TRUE,
-        "The current revision has the current defaults of its class, and no trial of the class would refuse the "
-        "revision. Absent without a class.",
+        "The current revision has the current defaults of its class, and exceeds no limit of a class that only warns. "
+        "Absent without a class.",
         judge_class_applied,
+        judges_spec=True,
+    ),
+    ConditionKind(
+        "ReplicasLimited",
+        FALSE,
+        "The spec requests more replicas than its class allows. Absent without a limit of replicas or cards.",
+        judge_replicas_limited,
         judges_spec=True,
     ),
     ConditionKind(

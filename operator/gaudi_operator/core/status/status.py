@@ -16,7 +16,6 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.admission.revision_limits import max_allowed_replicas
 from gaudi_operator.core.children.network import endpoint_url
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
@@ -59,7 +58,6 @@ def make_status(state: State) -> GaudiInferenceStatus:
         updated_replicas=len(state.updated_pods),
         ready_replicas=len(state.serving_pods),
         expected_ready_replicas=expected_ready_replicas(state),
-        max_replicas=_max_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
         revision=Revisions(current=state.current_name, stable=state.stable_name),
         revisions=revision_states(state),
@@ -74,16 +72,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
     return status.model_copy(update={name: getattr(state.previous_status, name) for name in kept_names})
 
 
-_FIELDS_OF_SPEC = ("max_replicas", "selector", "endpoint", "recipe_cache")
-
-
-def _max_replicas(state: State) -> int | None:
-    """Return the maximum replicas that the class permits. A rule on the scale subresource uses this number.
-
-    See api/class_policies.py.
-    """
-    platform, revision = state.platform, state.rollout.current
-    return max_allowed_replicas(revision, platform.limits) if platform.spec and revision else None
+_FIELDS_OF_SPEC = ("selector", "endpoint", "recipe_cache")
 
 
 def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:

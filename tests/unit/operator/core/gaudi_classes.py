@@ -5,7 +5,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND, GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_limits import first_limit_violation
+from gaudi_operator.core.children.desired import limited_children
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rollout.revision import Revision
@@ -30,9 +30,9 @@ def class_settings(**defaults: Any) -> InstallationDefaults:
     return fill_class_defaults(inference(), ResolvedClass("gold", says), DEFAULTS).defaults
 
 
-def judged(limits: dict[str, Any], revision: Revision, **spec: Any) -> Problem | None:
+def judged(limits: dict[str, Any], revision: Revision, enforcement: str = "Enforce", **spec: Any) -> Problem | None:
     """Return the violation of a revision against class `gold` with these limits. `spec` changes the resource."""
-    says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
-    asked, platform = inference(**spec).spec, ResolvedClass("gold", says)
-    policy = PodPolicy("models", ANY_HOST_PATH, platform, "tiny", asked)
-    return policy.find_violation(revision) or first_limit_violation(asked, platform)
+    says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits, enforcement=enforcement)).spec
+    asked = inference(**spec)
+    policy = PodPolicy(asked, ANY_HOST_PATH, ResolvedClass("gold", says))
+    return policy.find_violation(revision, limited_children(asked, DEFAULTS))

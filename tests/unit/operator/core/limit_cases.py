@@ -1,4 +1,4 @@
-"""Specs that violate class limits and specs within them, for the operator's checks and the admission policy."""
+"""Specs beyond class limits and specs within them."""
 
 from typing import Any
 
@@ -30,8 +30,12 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"runtimeClasses": []}, {"pod": {"runtimeClassName": "kata"}}, "spec.pod.runtimeClassName kata "),
     ({"serviceAccounts": ["a"]}, {"pod": {"serviceAccountName": "b"}}, "spec.pod.serviceAccountName b "),
     ({"serviceAccounts": ["team"]}, {"pod": {"serviceAccountName": "team-b"}}, "spec.pod.serviceAccountName team-b "),
-    ({"nodeSelector": {"pool": "a"}}, {"pod": {"nodeSelector": {"pool": "b"}}}, "spec.pod.nodeSelector pool "),
-    ({"nodeSelector": {"pool": "a"}}, {}, "spec.pod.nodeSelector pool "),
+    (
+        {"nodeSelector": {"pool": "a"}},
+        {"pod": {"nodeSelector": {"pool": "b"}}},
+        'spec.pod.nodeSelector must contain pool: "a" ',
+    ),
+    ({"nodeSelector": {"pool": "a"}}, {}, 'spec.pod.nodeSelector must contain pool: "a" '),
     (
         {"tolerations": ["gaudi"]},
         {"pod": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}},
@@ -73,31 +77,21 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "spec.model.lora.adapters.source.huggingFace ",
     ),
     ({"apiKeyRequired": True}, {}, "spec.server.apiKeySecretRef "),
-    ({"maxReplicas": 2}, {"replicas": 3}, "spec.replicas 3 is above 2 "),
+    ({"maxReplicas": 0}, {}, "spec.replicas 1 is above 0 "),
     (
-        {"maxReplicas": 2},
-        {"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 4}},
-        "spec.autoscaling.maxReplicas 4 is above 2 ",
-    ),
-    (
-        {"maxCards": 8},
-        {"replicas": 3, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4}},
-        "spec.replicas 3 needs 12 cards, but the maximum is 8 ",
-    ),
-    (
-        {"maxCards": 8},
-        {"replicas": 2, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
-        "spec.replicas 2 needs 16 cards, but the maximum is 8 ",
+        {"maxCards": 7},
+        {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
+        "spec.parallelism: a replica needs 8 cards, which is above 7 ",
     ),
     *(
-        ({"allowAllClients": False}, {"networkAccess": access}, f"spec.networkAccess.{field} ")
-        for field, access in (
-            ("from Everyone", {"from": "Everyone"}),
-            ("from Unmanaged", {"from": "Unmanaged"}),
-            ("clients", {"from": "Clients", "clients": [{"namespaceSelector": {}}]}),
-            ("clients", {"from": "Clients", "clients": [{"namespaceSelector": _EXISTS, "podSelector": {}}]}),
-            ("clients", {"from": "Clients", "clients": [{"podSelector": {}}, {"ipBlock": {"cidr": "128.0.0.0/1"}}]}),
-            ("clients", {"from": "Clients", "clients": [{"ipBlock": {"cidr": "::/0"}}]}),
+        ({"allowAllClients": False}, {"networkAccess": access}, "spec.networkAccess lets every namespace reach ")
+        for access in (
+            {"from": "Everyone"},
+            {"from": "Unmanaged"},
+            {"from": "Clients", "clients": [{"namespaceSelector": {}}]},
+            {"from": "Clients", "clients": [{"namespaceSelector": _EXISTS, "podSelector": {}}]},
+            {"from": "Clients", "clients": [{"podSelector": {}}, {"ipBlock": {"cidr": "128.0.0.0/1"}}]},
+            {"from": "Clients", "clients": [{"ipBlock": {"cidr": "::/0"}}]},
         )
     ),
     ({"serviceTypes": []}, {"service": LOAD_BALANCER, "networkAccess": RANGE}, "spec.service.type LoadBalancer "),
@@ -133,7 +127,30 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "spec.accelerator.resourceClaimTemplateName eight-cards may request any number of cards",
     ),
 ]
-"""Limits, the spec, and how the operator's message starts."""
+"""Limits, a spec that is refused, and how the operator's message starts."""
+
+LIMITED: list[tuple[dict[str, Any], dict[str, Any], str, int]] = [
+    ({"maxReplicas": 2}, {"replicas": 3}, "spec.replicas 3 is above 2 (limits.maxReplicas)", 2),
+    (
+        {"maxReplicas": 2},
+        {"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 4}},
+        "spec.autoscaling.maxReplicas 4 is above 2 (limits.maxReplicas)",
+        2,
+    ),
+    (
+        {"maxCards": 8},
+        {"replicas": 3, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4}},
+        "spec.replicas 3 is above 2 (limits.maxCards)",
+        2,
+    ),
+    (
+        {"maxCards": 8},
+        {"replicas": 2, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
+        "spec.replicas 2 is above 1 (limits.maxCards)",
+        1,
+    ),
+]
+"""Limits, a spec that requests more replicas, the description of the excess, and the replicas that run."""
 
 WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"images": ["runtime"]}, {}),
@@ -155,6 +172,7 @@ WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"allowAllClients": True}, {"networkAccess": {"from": "Everyone"}}),
     ({"allowAllClients": True}, {"networkAccess": {"from": "Unmanaged"}}),
+    ({"maxReplicas": 0}, {"replicas": 0}),
     ({"serviceTypes": []}, {"service": {"type": "ClusterIP"}}),
     ({"serviceTypes": ["LoadBalancer"]}, {"service": LOAD_BALANCER, "networkAccess": RANGE}),
     ({"serviceAnnotationPrefixes": ["external-dns."]}, {"service": {"annotations": {DNS: "shop.example.com"}}}),
@@ -173,26 +191,28 @@ NEEDS_PERMISSION: list[tuple[str, Any, dict[str, Any], str]] = [
         "annotationPrefixes",
         [SAFE_TO_EVICT],
         {"pod": {"annotations": {SAFE_TO_EVICT: "false"}}},
-        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects",
+        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects (limits.annotationPrefixes)",
     ),
     (
         "annotationPrefixes",
         ["io.kata"],
         {"pod": {"annotations": {"io.katacontainers.config": "a"}}},
-        "spec.pod.annotations io.katacontainers.config controls how the pod runs or connects",
+        "spec.pod.annotations io.katacontainers.config controls how the pod runs or connects "
+        "(limits.annotationPrefixes)",
     ),
     (
         "priorityClasses",
         ["system-node-critical"],
         {"pod": {"priorityClassName": "system-node-critical"}},
-        "spec.pod.priorityClassName system-node-critical is reserved for the cluster, whose components it could evict",
+        "spec.pod.priorityClassName system-node-critical is reserved for the cluster, whose components it could evict"
+        " (limits.priorityClasses)",
     ),
     *(
         (
             "tolerations",
             [CONTROL_PLANE],
             {"pod": pod},
-            f"spec.pod.{field} {CONTROL_PLANE} allows nodes of the control plane",
+            f"spec.pod.{field} {CONTROL_PLANE} allows nodes of the control plane (limits.tolerations)",
         )
         for field, pod in (
             ("tolerations", {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}),
@@ -207,19 +227,19 @@ NEEDS_PERMISSION: list[tuple[str, Any, dict[str, Any], str]] = [
         "environmentVariables",
         ["LD_*"],
         {"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}},
-        "variable LD_PRELOAD loads code or selects cards",
+        "spec.engine.env LD_PRELOAD loads code or selects cards (limits.environmentVariables)",
     ),
     (
         "environmentVariables",
         ["PYTHONPATH"],
         {"pod": {"sidecars": [{**SIDECAR, "env": [{"name": "PYTHONPATH", "value": "/x"}]}]}},
-        "variable PYTHONPATH loads code or selects cards",
+        "spec.pod.sidecars log: env PYTHONPATH loads code or selects cards (limits.environmentVariables)",
     ),
     (
         "allowAllClients",
         True,
         {"networkAccess": {"from": "Everyone"}},
-        "spec.networkAccess.from Everyone lets every namespace reach the model port",
+        "spec.networkAccess lets every namespace reach the model port (limits.allowAllClients)",
     ),
 ]
-"""A limit, its value that gives permission, a spec that needs the permission, and how a warning starts."""
+"""A limit, its value that gives permission, a spec that needs the permission, and how the message starts."""

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.pod_policy import PodPolicy, is_controlling_annotation, is_unsafe_variable
+from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_controlling_annotation
+from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.installation import AllowedHostPath
+from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import stored, template
+from tests.unit.operator.core.resources import DEFAULTS, inference
 
 REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/llama"}}}
@@ -16,7 +19,8 @@ MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/model
 
 def violation_of(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
     """Return the policy violation of a small resource with `spec` in the namespace `models`."""
-    return PodPolicy("models", paths).find_violation(stored(template(**spec)))
+    asked = inference(**spec)
+    return PodPolicy(asked, paths).find_violation(desired_revision(asked, (), DEFAULTS))
 
 
 def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
@@ -36,13 +40,13 @@ def test_sentence_names_field_and_advice() -> None:
     assert violation_of(pod={"priorityClassName": "system-node-critical"}) == Problem(
         "NeedsClass",
         "spec.pod.priorityClassName system-node-critical is reserved for the cluster, whose components it could "
-        "evict. Remove the setting, or use a class that allows it.",
+        "evict (limits.priorityClasses). Remove the setting, or use a class that allows it.",
     )
 
 
-CARRIES = "controls how the pod runs or connects"
-PLACES = "allows nodes of the control plane"
-LOADS = "loads code or selects cards"
+CARRIES = "controls how the pod runs or connects (limits.annotationPrefixes)"
+PLACES = "allows nodes of the control plane (limits.tolerations)"
+LOADS = "loads code or selects cards (limits.environmentVariables)"
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/runtime"
 
 
@@ -168,7 +172,7 @@ def test_node_agent_annotations_are_listed(annotation: str, foreign: bool) -> No
     ],
 )
 def test_unsafe_variables_are_recognized_by_name(variable: str, unsafe: bool) -> None:
-    assert is_unsafe_variable(variable) is unsafe
+    assert variable.startswith(UNSAFE_VARIABLES) is unsafe
 
 
 @pytest.mark.parametrize(
@@ -231,18 +235,9 @@ def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
 def test_group_of_a_stored_template_is_checked(field: str, value: object) -> None:
     rendered = template(model=MODELS)
     rendered["spec"]["securityContext"][field] = value
-    found = PodPolicy("models", (AllowedHostPath("/"),)).find_violation(stored(rendered))
+    found = PodPolicy(inference(), (AllowedHostPath("/"),)).find_violation(stored(rendered))
     assert found is not None
     assert found.message.partition(" is not allowed in a pod")[0] in (
         "spec.pod: group 6",
         "spec.pod: supplementalGroups 6",
-    )
-
-
-def test_unreadable_template_is_refused() -> None:
-    found = PodPolicy("models", ()).find_violation(stored({"spec": {"containers": "all"}}))
-    assert found == Problem(
-        "PodTemplateNotAllowed",
-        "its pod template has spec.containers with a value of a wrong type. Change the field in spec.pod, or delete "
-        "the ControllerRevision, so that the operator renders a new template.",
     )

@@ -17,7 +17,7 @@ SIMULATED = inference(engine={"name": "sim"})
 
 
 def policy(platform: ResolvedClass) -> PodPolicy:
-    return PodPolicy("models", ANY_HOST_PATH, platform, "tiny", SIMULATED.spec)
+    return PodPolicy(SIMULATED, ANY_HOST_PATH, platform)
 
 
 def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:

@@ -7,7 +7,7 @@ from gaudi_operator.core.decide import decide
 from tests.support.builders import copied
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.resources import DEFAULTS, resource
+from tests.unit.operator.core.resources import CARD, DEFAULTS, resource
 from tests.unit.operator.core.stories import STALL, canary_of, condition, pod_names, revisions, served, status
 
 IMAGE = {"images": {"none": "registry.test/cpu:1"}}
@@ -88,7 +88,7 @@ def test_different_class_name_creates_a_revision() -> None:
 
 
 def test_spec_beyond_the_class_creates_no_pod() -> None:
-    cluster = Cluster(resource(replicas=3), classes=(gaudi_class(default=True, limits={"maxReplicas": 2}),))
+    cluster = Cluster(resource(), classes=(gaudi_class(default=True, limits={"images": []}),))
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "ForbiddenByClass")
 
@@ -102,44 +102,86 @@ def test_spec_beyond_the_class_keeps_serving_pods() -> None:
     assert condition(cluster, "Available")[0] == "True"
 
 
-def test_scale_up_beyond_the_class_is_blocked() -> None:
+def test_scale_up_beyond_the_class_stops_at_its_limit() -> None:
     cluster = cluster_with_class(limits={"maxReplicas": 3})
-    before = pod_names(cluster)
     cluster.change(replicas=4)
+    cluster.settle()
+    assert len(pod_names(cluster)) == 3
+    assert condition(cluster, "Ready") == ("True", "Serving")
+    assert condition(cluster, "ReplicasLimited") == ("True", "LimitedByClass")
+    assert message(cluster, "ReplicasLimited") == (
+        "spec.replicas 4 is above 3 (limits.maxReplicas), a limit of class gold. The operator runs 3 replicas. Lower "
+        "the field, or use another class."
+    )
+
+
+def test_replicas_within_the_class_are_not_limited() -> None:
+    cluster = cluster_with_class(limits={"maxReplicas": 2})
+    assert condition(cluster, "ReplicasLimited") == ("False", "WithinLimits")
+
+
+def test_class_without_a_limit_of_replicas_has_no_condition() -> None:
+    cluster = cluster_with_class(limits={"images": ["runtime"]})
+    assert "ReplicasLimited" not in {each["type"] for each in status(cluster)["conditions"]}
+
+
+def test_rollout_under_a_tightened_class_ends_within_its_limit() -> None:
+    cluster = cluster_with_class(3)
+    change_class(cluster, limits={"maxReplicas": 2})
+    cluster.change(engine={"maxNumSeqs": 3})
+    cluster.settle()
+    assert len(pod_names(cluster)) == 2
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_edit_to_too_many_cards_keeps_serving_pods() -> None:
+    cluster = cluster_with_class(limits={"maxCards": 4})
+    before = pod_names(cluster)
+    cluster.change(engine={"name": "vllm"}, accelerator=CARD, parallelism={"tensor": 8})
     cluster.settle()
     assert pod_names(cluster) == before
     assert condition(cluster, "Stalled") == ("True", "ForbiddenByClass")
 
 
-def test_spec_beyond_a_class_in_trial_runs_and_is_reported() -> None:
-    cluster = cluster_with_class(3, trial=True, limits={"maxReplicas": 2, "runtimeClasses": []})
+def test_autoscaler_may_not_exceed_the_class() -> None:
+    autoscaling = {"minReplicas": 1, "maxReplicas": 9}
+    cluster = Cluster(
+        resource(autoscaling=autoscaling), classes=(gaudi_class(default=True, limits={"maxReplicas": 2}),)
+    )
+    cluster.settle()
+    (autoscaler,) = cluster.kind("HorizontalPodAutoscaler")
+    assert autoscaler["spec"]["maxReplicas"] == 2
+
+
+def test_class_that_warns_reports_values_beyond_its_limits() -> None:
+    cluster = cluster_with_class(3, enforcement="Warn", limits={"maxReplicas": 2, "images": []})
     assert len(pod_names(cluster)) == 3
     assert condition(cluster, "Ready") == ("True", "Serving")
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
     assert message(cluster, "ClassApplied") == (
-        "Class gold is in trial. When the trial ends, the class will refuse this resource: spec.replicas 3 is above "
-        "2 (limits.maxReplicas). Change the resource, use another class, or change the limits of the class."
+        "Class gold has enforcement: Warn. With Enforce, the class does not allow: spec.server.image runtime:1 is not "
+        "an allowed value (limits.images: none); spec.replicas 3 is above 2 (limits.maxReplicas). Change the resource, "
+        "use another class, or change the limits of the class."
     )
-    assert "maxReplicas" not in status(cluster)
 
 
-def test_report_of_a_trial_includes_changed_defaults() -> None:
-    cluster = cluster_with_class(3, trial=True, defaults=IMAGE, limits={"maxReplicas": 2})
-    change_class(cluster, trial=True, defaults=NEWER, limits={"maxReplicas": 2})
+def test_report_of_a_class_that_warns_includes_changed_defaults() -> None:
+    cluster = cluster_with_class(3, enforcement="Warn", defaults=IMAGE, limits={"maxReplicas": 2})
+    change_class(cluster, enforcement="Warn", defaults=NEWER, limits={"maxReplicas": 2})
     cluster.settle()
     assert condition(cluster, "ClassApplied") == ("False", "ClassWouldRefuse")
     assert " Class gold would now change server.image, but " in message(cluster, "ClassApplied")
 
 
-def test_spec_within_a_class_in_trial_is_not_reported() -> None:
-    cluster = cluster_with_class(trial=True, limits={"maxReplicas": 2})
+def test_class_that_warns_reports_no_spec_within_its_limits() -> None:
+    cluster = cluster_with_class(enforcement="Warn", limits={"maxReplicas": 2})
     assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
 
 
-def test_spec_is_refused_after_the_trial_and_pods_keep_serving() -> None:
-    cluster = cluster_with_class(3, trial=True, limits={"maxReplicas": 2})
+def test_pods_keep_serving_when_a_class_starts_to_enforce() -> None:
+    cluster = cluster_with_class(3, enforcement="Warn", limits={"images": []})
     before = pod_names(cluster)
-    change_class(cluster, limits={"maxReplicas": 2})
+    change_class(cluster, limits={"images": []})
     cluster.settle()
     assert pod_names(cluster) == before
     assert condition(cluster, "Stalled") == ("True", "ForbiddenByClass")

@@ -48,7 +48,7 @@ def test_open_clients_need_a_class() -> None:
     assert clients(cluster) == OWN_NAMESPACE
     assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
     assert [each["message"] for each in status(cluster)["conditions"] if each["type"] == "PlanAccepted"] == [
-        "spec.networkAccess.from Everyone lets every namespace reach the model port (limits.allowAllClients). "
+        "spec.networkAccess lets every namespace reach the model port (limits.allowAllClients). "
         "Remove the setting, or use a class that allows it."
     ]
     assert (pod_names(cluster), condition(cluster, "Available")[0]) == (before, "True")

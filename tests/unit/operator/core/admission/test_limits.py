@@ -1,27 +1,38 @@
-"""Class limits of the pod: cards, replicas, images, tolerations and node labels, with the exact messages."""
+"""Class limits on what the operator renders, with the exact messages."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
-from gaudi_operator.core.admission.revision_limits import has_image_prefix, max_allowed_replicas
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
+from gaudi_operator.core.admission.limits import LIMITS, PERMISSIONS, has_image_prefix, is_path_inside
+from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.children.desired import limited_children
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
-from tests.unit.operator.core.gaudi_classes import gaudi_class, judged
-from tests.unit.operator.core.limit_cases import BEYOND, CONTROL_PLANE, FOLDER, SAFE_TO_EVICT, WITHIN
-from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+from tests.unit.operator.core.gaudi_classes import judged
+from tests.unit.operator.core.limit_cases import (
+    BEYOND,
+    CONTROL_PLANE,
+    FOLDER,
+    NEEDS_PERMISSION,
+    SAFE_TO_EVICT,
+    WITHIN,
+)
+from tests.unit.operator.core.resources import ANY_HOST_PATH, CARD, DEFAULTS, inference
 
 VLLM = {"name": "vllm"}
-OPTIONAL_KEY = {"name": "keys", "key": "api", "optional": True}
-HARMLESS = desired_revision(inference(), (), DEFAULTS).inputs
-"""The inputs of a forged revision."""
+KEY = {"name": "keys", "key": "api"}
+OPTIONAL_KEY = {**KEY, "optional": True}
 
 
-def found(limits: dict[str, Any], **spec: Any) -> Problem | None:
-    """Return the violation of these limits by the rendered pod of a small resource."""
-    return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), **spec)
+def found(limits: dict[str, Any], enforcement: str = "Enforce", **spec: Any) -> Problem | None:
+    """Return the violation of these limits by what the operator renders for a small resource."""
+    return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), enforcement, **spec)
+
+
+def test_every_limit_has_a_rule() -> None:
+    assert {row.limit for row in (*LIMITS, *PERMISSIONS)} == ClassLimits.model_fields.keys()
 
 
 def named(limits: dict[str, Any]) -> str:
@@ -54,6 +65,8 @@ def sidecar(**fields: Any) -> dict[str, Any]:
     return {"pod": {"sidecars": [{"name": "log", "image": "log:1", **fields}]}}
 
 
+CARDS = "spec.parallelism: a replica needs 8 cards, which is above 7 "
+SETTING = "spec.engine.settings"
 NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"hostPaths": ["/models/ab"]}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
     ({"hostPaths": []}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
@@ -76,18 +89,27 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"engine": {"env": [{"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": OPTIONAL_KEY}}]}},
         "spec.server.apiKeySecretRef must be set ",
     ),
-    ({"apiKeyRequired": True}, {"engine": variable("VLLM_API_KEY")}, "spec.server.apiKeySecretRef must be set "),
     (
-        {"maxCards": 8},
-        {
-            "replicas": 1,
-            "engine": VLLM,
-            "accelerator": CARD,
-            "parallelism": {"tensor": 4},
-            "autoscaling": {"minReplicas": 1, "maxReplicas": 4},
-        },
-        "spec.autoscaling.maxReplicas 4 needs 16 cards, but the maximum is 8 ",
+        {"apiKeyRequired": True},
+        {"engine": {"env": [{"name": "VLLM_API_KEY", "value": ""}]}},
+        "spec.server.apiKeySecretRef must be set ",
     ),
+    ({"maxReplicas": 0}, {"replicas": 0, "autoscaling": {"maxReplicas": 4}}, "spec.replicas 1 is above 0 "),
+    (
+        {"maxCards": 7},
+        {"engine": {"name": "sim"}, "accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 2}},
+        CARDS,
+    ),
+    ({"trustRemoteCode": False}, spec_with_arguments("--a-parser-plugin=/a"), f"{SETTING} --a-parser-plugin "),
+    ({"trustRemoteCode": False}, {"engine": variable("GC_KERNEL_PATH")}, f"{SETTING} GC_KERNEL_PATH "),
+    ({"modelSources": ["PersistentVolumeClaim"]}, {"model": FOLDER}, "spec.model.source.hostPath "),
+    (
+        {"serviceAnnotationPrefixes": ["team/", "shop/"]},
+        {"service": {"annotations": {"team/a": "b", "my-team/a": "b"}}},
+        "spec.service.annotations my-team/a ",
+    ),
+    ({"serviceAnnotationPrefixes": []}, {"service": {"annotations": {"a": "b"}}}, "spec.service.annotations a "),
+    ({}, {"networkAccess": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}}, "spec.networkAccess lets "),
     *(
         (
             {"trustRemoteCode": False},
@@ -109,6 +131,9 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "False"}}}),
     ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {}}),
     ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),
+    ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tiny"}}),
+    ({"apiKeyRequired": True}, {"engine": variable("VLLM_API_KEY")}),
+    ({"apiKeyRequired": True}, {"engine": {"env": [{"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": KEY}}]}}),
 ]
 """Values just within a limit, in the form of WITHIN."""
 
@@ -123,7 +148,49 @@ def test_value_beyond_a_limit_is_refused(limits: dict[str, Any], spec: dict[str,
     assert problem is not None
     assert problem.reason == "ForbiddenByClass"
     assert problem.message.startswith(field)
-    assert named(limits) in problem.message
+    assert not limits or named(limits) in problem.message
+
+
+@pytest.mark.parametrize(("limits", "spec"), [each[:2] for each in BEYOND if "allowAllClients" not in each[0]], ids=str)
+def test_class_that_warns_refuses_no_value_beyond_a_limit(limits: dict[str, Any], spec: dict[str, Any]) -> None:
+    assert found(limits, "Warn", **spec) is None
+
+
+def without_class(**spec: Any) -> Problem | None:
+    asked = inference(**spec)
+    revision = desired_revision(asked, (), DEFAULTS)
+    return PodPolicy(asked, ANY_HOST_PATH).find_violation(revision, limited_children(asked, DEFAULTS))
+
+
+PERMISSION_CASES = pytest.mark.parametrize(
+    ("limit", "permitted", "spec", "message"), NEEDS_PERMISSION, ids=lambda each: str(each)[:20]
+)
+
+
+@PERMISSION_CASES
+def test_setting_without_permission_needs_a_class(
+    limit: str, permitted: object, spec: dict[str, Any], message: str
+) -> None:
+    assert without_class(**spec) == Problem(
+        "NeedsClass", f"{message}. Remove the setting, or use a class that allows it."
+    )
+
+
+@PERMISSION_CASES
+@pytest.mark.parametrize("enforcement", ["Enforce", "Warn"])
+def test_class_that_permits_a_setting_allows_it(
+    limit: str, permitted: object, spec: dict[str, Any], message: str, enforcement: str
+) -> None:
+    assert found({limit: permitted}, enforcement, **spec) is None
+
+
+@PERMISSION_CASES
+def test_class_that_warns_still_requires_permissions(
+    limit: str, permitted: object, spec: dict[str, Any], message: str
+) -> None:
+    problem = found({}, "Warn", **spec)
+    assert problem is not None
+    assert (problem.reason, problem.message.startswith(message)) == ("ForbiddenByClass", True)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +223,8 @@ def test_sentence_names_the_required_node_label() -> None:
     problem = found({"nodeSelector": {"pool": "a"}}, pod={"nodeSelector": {"pool": "b"}})
     assert problem is not None
     assert problem.message.startswith(
-        'spec.pod.nodeSelector pool must have the value "a" (limits.nodeSelector), a limit of class gold'
+        'spec.pod.nodeSelector must contain pool: "a" (limits.nodeSelector), a limit of class gold'
     )
-
-
-def test_cards_of_all_pipeline_stages_are_counted() -> None:
-    ranks = {"tensor": 2, "pipeline": 4}
-    problem = found({"maxCards": 8}, replicas=2, engine={"name": "vllm"}, accelerator=CARD, parallelism=ranks)
-    assert problem is not None
-    assert problem.message.startswith("spec.replicas 2 needs 16 cards, but the maximum is 8 (limits.maxCards)")
 
 
 @pytest.mark.parametrize(
@@ -189,8 +249,8 @@ def test_value_of_a_node_label_must_match() -> None:
 def test_class_without_a_list_still_requires_permissions() -> None:
     assert found({}, pod={"annotations": {SAFE_TO_EVICT: "false"}}) == Problem(
         "ForbiddenByClass",
-        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects, but class gold does not allow "
-        "this. Remove the setting, or use another class.",
+        f"spec.pod.annotations {SAFE_TO_EVICT} controls how the pod runs or connects (limits.annotationPrefixes), a "
+        "limit of class gold. Change the field, or use another class.",
     )
 
 
@@ -225,35 +285,18 @@ def test_no_class_allows_a_toleration_without_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "most"),
+    ("path", "prefix", "below"),
     [
-        ({}, 9),
-        ({"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}, 2),
-        ({"engine": {"name": "sim"}, "accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 2}}, 2),
+        ("/models", "/models", True),
+        ("/models/llama/", "/models", True),
+        ("//models//llama", "/models/", True),
+        ("/etc", "/", True),
+        ("/models-of-others", "/models", False),
+        ("/models/../etc", "/models", False),
+        ("/models/..data/llama", "/models", True),
+        ("/etc", "/X", False),
+        ("models", "/", False),
     ],
 )
-def test_maximum_of_replicas_depends_on_the_cards_per_pod(spec: dict[str, Any], most: int) -> None:
-    limits = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxReplicas": 9, "maxCards": 20})).spec.limits
-    forged = replace(desired_revision(inference(**spec), (), DEFAULTS), inputs=HARMLESS)
-    assert max_allowed_replicas(forged, limits) == most
-
-
-@pytest.mark.parametrize(
-    ("limits", "most"),
-    [({}, None), ({"maxCards": 20}, 2), ({"maxReplicas": 9}, 9), ({"maxReplicas": 1, "maxCards": 20}, 1)],
-)
-def test_lowest_limit_applies_to_the_replicas(limits: dict[str, Any], most: int | None) -> None:
-    spec = {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}
-    says = GaudiInferenceClass.model_validate(gaudi_class(limits=limits)).spec
-    assert max_allowed_replicas(desired_revision(inference(**spec), (), DEFAULTS), says.limits) == most
-
-
-def test_replicas_without_cards_are_not_limited_by_cards() -> None:
-    says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 0})).spec
-    assert max_allowed_replicas(desired_revision(inference(), (), DEFAULTS), says.limits) is None
-
-
-def test_malformed_template_has_no_replicas() -> None:
-    says = GaudiInferenceClass.model_validate(gaudi_class(limits={"maxCards": 8})).spec
-    forged = replace(desired_revision(inference(), (), DEFAULTS), template={"spec": {"containers": "all"}})
-    assert max_allowed_replicas(forged, says.limits) == 0
+def test_prefix_matches_complete_folder_names(path: str, prefix: str, below: bool) -> None:
+    assert is_path_inside(path, prefix) is below

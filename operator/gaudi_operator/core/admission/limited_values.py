@@ -1,0 +1,339 @@
+"""The values that a GaudiInferenceClass limits, read from what the operator renders for a resource.
+
+Each function yields the values of one limit, with the field of the spec that a message names (limits.py).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
+from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.names import CARDS_VARIABLE, NO_CARDS
+from gaudi_operator.core.rendering.metadata import Object
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE, MODEL_PORT_NAME
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The rendered objects and counts of a resource, which a class may limit.
+
+    `account` is the service account that the operator creates. `replicas` and `surge` are the numbers of the spec.
+    `children` contains the Service, the NetworkPolicy and the recipe PVC that the spec requests, by kind. It is None if
+    only the revision is judged.
+    """
+
+    revision: Revision
+    account: str = ""
+    replicas: int = 0
+    surge: int = 0
+    children: Mapping[str, Object] | None = None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value to compare with a limit. `field` names the field of the spec and the value in messages."""
+
+    field: str
+    value: Any
+
+
+def _pod_specs(rendered: Rendered) -> Iterator[Mapping[str, Any]]:
+    return (template.get("spec") or {} for template in rendered.revision.templates)
+
+
+def _side_containers(rendered: Rendered) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (field of the spec, container) of each init container and sidecar."""
+    for container in (each for spec in _pod_specs(rendered) for each in spec.get("initContainers") or ()):
+        field = "sidecars" if container.get("restartPolicy") == "Always" else "initContainers"
+        yield f"spec.pod.{field} {container['name']}:", container
+
+
+def _volumes(rendered: Rendered, kind: str, key: str) -> Iterator[tuple[str, str]]:
+    """Yield (name of the volume, value of `key`) of each volume of this kind."""
+    volumes = (volume for spec in _pod_specs(rendered) for volume in spec.get("volumes") or ())
+    return ((volume.get("name", ""), volume[kind].get(key, "")) for volume in volumes if volume.get(kind))
+
+
+def _volume_field(name: str) -> str:
+    if name.startswith("adapter-"):
+        return "spec.model.lora.adapters.source"
+    return {"model": "spec.model.source", "seed-recipes": "spec.recipeCache"}.get(name, f"spec.pod.volumes {name}")
+
+
+def images(rendered: Rendered) -> Iterator[Value]:
+    """Yield the images of all containers and volumes."""
+    for image in (container["image"] for spec in _pod_specs(rendered) for container in spec.get("containers") or ()):
+        yield Value(f"spec.server.image {image}", image)
+    for field, container in _side_containers(rendered):
+        yield Value(f"{field} image {container['image']}", container["image"])
+    for name, image in _volumes(rendered, "image", "reference"):
+        yield Value(f"{_volume_field(name)}.ociImage {image}", image)
+
+
+def host_paths(rendered: Rendered) -> Iterator[Value]:
+    """Yield the folders of the node that the pods mount."""
+    for name, path in _volumes(rendered, "hostPath", "path"):
+        yield Value(f"{_volume_field(name)}.hostPath {path}", path)
+
+
+def names(field: str) -> Callable[[Rendered], Iterator[Value]]:
+    """Return a function that yields the value of a field of the pods, if it is set."""
+
+    def find(rendered: Rendered) -> Iterator[Value]:
+        names = (spec.get(field) for spec in _pod_specs(rendered))
+        return (Value(f"spec.pod.{field} {name}", name) for name in names if name)
+
+    return find
+
+
+def service_accounts(rendered: Rendered) -> Iterator[Value]:
+    """Yield the service accounts of the pods, without the account that the operator creates."""
+    return (value for value in names("serviceAccountName")(rendered) if value.value != rendered.account)
+
+
+def toleration_keys(rendered: Rendered) -> Iterator[Value]:
+    """Yield the keys of the taints that the pods tolerate."""
+    tolerations = (toleration for spec in _pod_specs(rendered) for toleration in spec.get("tolerations") or ())
+    for key in (toleration.get("key") for toleration in tolerations):
+        yield Value(f"spec.pod.tolerations {key or 'without a key'}", key)
+
+
+def node_selectors(rendered: Rendered) -> Iterator[Value]:
+    """Yield the node selectors of the pods."""
+    return (Value("spec.pod.nodeSelector", spec.get("nodeSelector") or {}) for spec in _pod_specs(rendered))
+
+
+def annotations(rendered: Rendered) -> Iterator[Value]:
+    """Yield the keys of the annotations that users set."""
+    metadata = (template.get("metadata") or {} for template in rendered.revision.templates)
+    keys = (key for each in metadata for key in each.get("annotations") or {})
+    return (Value(f"spec.pod.annotations {key}", key) for key in keys if not key.startswith(f"{GROUP}/"))
+
+
+def variables(rendered: Rendered) -> Iterator[Value]:
+    """Yield the variables that users set. The operator itself sets the variable that hides cards from a container."""
+    for variable in _engine(rendered).get("env") or ():
+        yield Value(f"spec.engine.env {variable['name']}", variable["name"])
+    for field, container in _side_containers(rendered):
+        for variable in container.get("env") or ():
+            if (variable["name"], variable.get("value")) != (CARDS_VARIABLE, NO_CARDS):
+                yield Value(f"{field} env {variable['name']}", variable["name"])
+
+
+def _engine(rendered: Rendered) -> Mapping[str, Any]:
+    return rendered.revision.inputs.get("engine") or {}
+
+
+def arguments(rendered: Rendered) -> Iterator[Value]:
+    """Yield the names of the extra arguments of the engine."""
+    arguments = (argument.partition("=")[0] for argument in _engine(rendered).get("extraArgs") or ())
+    return (Value(f"spec.engine.extraArgs {name}", name) for name in arguments if name.startswith("--"))
+
+
+TRUST_REMOTE_CODE = "--trust-remote-code"
+CODE_SUFFIX = "-parser-plugin"
+CODE_FILES = frozenset({"GC_KERNEL_PATH", "HABANA_PLUGINS_LIB_PATH", "HABANA_SCAL_BIN_PATH"})
+"""Settings of the engine that name files of code, which a volume of the pod may contain. So do parser plugins."""
+
+
+def remote_code(rendered: Rendered) -> Iterator[Value]:
+    """Yield the settings with which the engine runs code of a checkpoint or of a file."""
+    names = [
+        *(value.value for value in arguments(rendered)),
+        *(each["name"] for each in _engine(rendered).get("env") or ()),
+    ]
+    for name, value in {**dict.fromkeys(names, ""), **(_engine(rendered).get("settings") or {})}.items():
+        trusts = name == TRUST_REMOTE_CODE and str(value).lower() != "false"
+        if trusts or name in CODE_FILES or name.endswith(CODE_SUFFIX):
+            yield Value(f"spec.engine.settings {name}", name)
+
+
+def model_sources(rendered: Rendered) -> Iterator[Value]:
+    """Yield the kinds of the sources of the model and its adapters."""
+    model = rendered.revision.inputs.get("model") or {}
+    adapters = (("adapters.source", adapter) for adapter in model.get("adapters") or ())
+    for field, parent in (("source", model), *adapters):
+        for kind in parent.get("source") or {}:
+            yield Value(f"spec.model.{field}.{kind}", f"{kind[0].upper()}{kind[1:]}")
+
+
+def missing_api_key(rendered: Rendered) -> Iterator[Value]:
+    """Yield the field of the API key if a runtime container has no API key."""
+    containers = (container for spec in _pod_specs(rendered) for container in spec.get("containers") or ())
+    if not any(map(_is_set_key, (variable for container in containers for variable in container.get("env") or ()))):
+        yield Value("spec.server.apiKeySecretRef", None)
+
+
+def _is_set_key(variable: Mapping[str, Any]) -> bool:
+    # Without an optional Secret, the kubelet would set no variable, and the server would require no key.
+    secret = (variable.get("valueFrom") or {}).get("secretKeyRef")
+    return variable["name"] == API_KEY_VARIABLE and bool(
+        variable.get("value") or (secret and not secret.get("optional"))
+    )
+
+
+def stall_timeouts(rendered: Rendered) -> Iterator[Value]:
+    """Yield the stall timeout in seconds, if it is set."""
+    seconds = rendered.revision.stall_timeout_seconds
+    if seconds is not None:
+        yield Value(f"spec.warmup.stallTimeoutSeconds {seconds}", seconds)
+
+
+def replicas(rendered: Rendered) -> Iterator[Value]:
+    """Yield one replica if the spec requests any. The operator itself limits further replicas (replica_limit.py)."""
+    if rendered.replicas:
+        yield Value("spec.replicas 1", 1)
+
+
+def cards(rendered: Rendered) -> Iterator[Value]:
+    """Yield the number of cards of one replica."""
+    cards = rendered.revision.cards_per_replica
+    if rendered.replicas and cards:
+        yield Value(f"spec.parallelism: a replica needs {cards} cards, which", cards)
+
+
+def claim_templates(rendered: Rendered) -> Iterator[Value]:
+    """Yield the ResourceClaimTemplates of the pods."""
+    claims = (claim for spec in _pod_specs(rendered) for claim in spec.get("resourceClaims") or ())
+    for name in (claim.get("resourceClaimTemplateName") for claim in claims):
+        yield Value(f"spec.accelerator.resourceClaimTemplateName {name}", name)
+
+
+def _child(rendered: Rendered, kind: str) -> Mapping[str, Any]:
+    return (rendered.children or {}).get(kind) or {}
+
+
+def open_access(rendered: Rendered) -> Iterator[Value]:
+    """Yield spec.networkAccess if every namespace can reach the model port."""
+    if rendered.children is None:
+        return
+    policy = _child(rendered, "NetworkPolicy")
+    rules = (policy.get("spec") or {}).get("ingress") or ()
+    model_rules = (rule for rule in rules if _opens_model_port(rule))
+    if not policy or any(any(map(_is_everyone, rule.get("from") or [{}])) for rule in model_rules):
+        yield Value("spec.networkAccess", None)
+
+
+def _opens_model_port(rule: Mapping[str, Any]) -> bool:
+    return any(port["port"] == MODEL_PORT_NAME for port in rule.get("ports") or ())
+
+
+def _is_everyone(peer: Mapping[str, Any]) -> bool:
+    """Return True if a peer matches all namespaces, or an IP range that may contain a whole cluster."""
+    if not peer:
+        return True
+    if block := peer.get("ipBlock"):
+        return ip_network(block["cidr"], strict=False).prefixlen < SHORTEST_PREFIX
+    selector = peer.get("namespaceSelector")
+    if selector is None:
+        return False
+    selects_names = any(expression["operator"] == "In" for expression in selector.get("matchExpressions") or ())
+    return not selector.get("matchLabels") and not selects_names
+
+
+def service_types(rendered: Rendered) -> Iterator[Value]:
+    """Yield the type of the Service, unless it is ClusterIP."""
+    service_type = (_child(rendered, "Service").get("spec") or {}).get("type", ServiceType.CLUSTER_IP)
+    if service_type != ServiceType.CLUSTER_IP:
+        yield Value(f"spec.service.type {service_type}", service_type)
+
+
+def service_annotations(rendered: Rendered) -> Iterator[Value]:
+    """Yield the keys of the annotations that users set on the Service."""
+    keys = (_child(rendered, "Service").get("metadata") or {}).get("annotations") or {}
+    return (Value(f"spec.service.annotations {key}", key) for key in keys if not key.startswith(f"{GROUP}/"))
+
+
+def recipe_sizes(rendered: Rendered) -> Iterator[Value]:
+    """Yield the size of the recipe PVC that the operator creates."""
+    if pvc := _child(rendered, "PersistentVolumeClaim"):
+        size = pvc["spec"]["resources"]["requests"]["storage"]
+        yield Value(f"spec.recipeCache.size {size}", size)
+
+
+def surges(rendered: Rendered) -> Iterator[Value]:
+    """Yield the surge of rollouts in pods."""
+    if rendered.children is not None:
+        yield Value(f"spec.rollout.maxSurge {rendered.surge}", rendered.surge)
+
+
+FOREIGN_DOMAINS = (
+    # Kubernetes and its node agents read these annotations for seccomp, AppArmor, bandwidth, eviction and device
+    # injection.
+    "kubernetes.io",
+    "k8s.io",
+    # These annotations attach additional networks to a pod.
+    "cni.cncf.io",
+    "multus-cni.io",
+    "projectcalico.org",
+    "ovn.org",
+    "cilium.io",
+)
+"""Domains of annotations that nodes, sandboxes or networks evaluate."""
+
+FOREIGN_STARTS = (
+    # Sandboxes and container runtimes use these prefixes. They write domains in reverse order.
+    "io.katacontainers.",
+    "io.kubernetes.",
+    "io.containerd.",
+    "io.cilium",
+    "dev.gvisor.",
+    "cni.",
+)
+"""Beginnings of such annotations."""
+
+CONTROL_PLANE = frozenset(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
+PLACING = frozenset({"In", "Exists"})
+"""Operators of a node affinity that place pods on the nodes with a label."""
+
+UNSAFE_VARIABLES = ("LD_", "PYTHON", "HABANA_VISIBLE_")
+"""Beginnings of variables that load code into a process or give it uncounted cards.
+
+Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DEVICES.
+"""
+
+
+def is_controlling_annotation(annotation: str) -> bool:
+    """Return True if node agents, sandboxes or networks read this pod annotation."""
+    domain = annotation.partition("/")[0]
+    is_foreign = any(domain == parent or domain.endswith(f".{parent}") for parent in FOREIGN_DOMAINS)
+    return is_foreign or annotation.startswith(FOREIGN_STARTS)
+
+
+def controlling_annotations(rendered: Rendered) -> Iterator[Value]:
+    """Yield the annotations that node agents, sandboxes or networks read."""
+    return (value for value in annotations(rendered) if is_controlling_annotation(value.value))
+
+
+def system_priorities(rendered: Rendered) -> Iterator[Value]:
+    """Yield the priority classes of the cluster's own components."""
+    return (value for value in names("priorityClassName")(rendered) if value.value.startswith("system-"))
+
+
+def control_plane_keys(rendered: Rendered) -> Iterator[Value]:
+    """Yield the tolerations, node labels and affinities that allow nodes of the control plane."""
+    yield from (value for value in toleration_keys(rendered) if not value.value or value.value in CONTROL_PLANE)
+    for spec in _pod_specs(rendered):
+        for label in sorted((spec.get("nodeSelector") or {}).keys() & CONTROL_PLANE):
+            yield Value(f"spec.pod.nodeSelector {label}", label)
+        for requirement in _node_requirements((spec.get("affinity") or {}).get("nodeAffinity") or {}):
+            if requirement["key"] in CONTROL_PLANE and requirement["operator"] in PLACING:
+                yield Value(f"spec.pod.affinity {requirement['key']}", requirement["key"])
+
+
+def _node_requirements(affinity: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the label requirements on nodes, both required and preferred."""
+    required, preferred = (affinity.get(f"{how}DuringSchedulingIgnoredDuringExecution") for how in _AFFINITIES)
+    terms = (*((required or {}).get("nodeSelectorTerms") or ()), *(each["preference"] for each in preferred or ()))
+    return (requirement for term in terms for requirement in term.get("matchExpressions") or ())
+
+
+_AFFINITIES = ("required", "preferred")
+
+
+def unsafe_variables(rendered: Rendered) -> Iterator[Value]:
+    """Yield the variables that load code or select cards."""
+    return (value for value in variables(rendered) if value.value.startswith(UNSAFE_VARIABLES))

@@ -1,0 +1,67 @@
+"""The replicas that a class allows of those that a spec requests."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.replica_limit import describe_excess, limit_replicas
+from tests.unit.operator.core.limit_cases import LIMITED
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
+
+VLLM = {"name": "vllm"}
+
+
+def limited(limits: dict[str, Any], **spec: Any) -> tuple[int, int | None]:
+    """Return (replicas, maximum of the autoscaler) of a new resource in a class with these limits."""
+    asked = inference(**spec)
+    revision = desired_revision(asked, (), DEFAULTS)
+    found = limit_replicas(asked, ClassLimits.model_validate(limits), revision, Observed(resource(**spec))).spec
+    return found.replicas, found.autoscaling.max_replicas if found.autoscaling else None
+
+
+@pytest.mark.parametrize(("limits", "spec", "excess", "allowed"), LIMITED, ids=str)
+def test_excess_of_replicas_is_described(limits: dict[str, Any], spec: Any, excess: str, allowed: int) -> None:
+    asked = inference(**spec)
+    revision = desired_revision(asked, (), DEFAULTS)
+    assert describe_excess(asked, ClassLimits.model_validate(limits), revision) == excess
+
+
+@pytest.mark.parametrize(("limits", "spec", "excess", "allowed"), LIMITED, ids=str)
+def test_only_the_allowed_replicas_run(limits: dict[str, Any], spec: Any, excess: str, allowed: int) -> None:
+    assert limited(limits, **spec)[0] == allowed
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "allowed"),
+    [
+        ({}, {}, 99),
+        ({"maxCards": 0}, {}, 99),
+        ({"maxReplicas": 9, "maxCards": 20}, {}, 9),
+        ({"maxReplicas": 9, "maxCards": 20}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}, 2),
+        ({"maxReplicas": 1, "maxCards": 20}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}, 1),
+        ({"maxCards": 20}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "pipeline": 4}}, 2),
+        (
+            {"maxCards": 17},
+            {"engine": {"name": "sim"}, "accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 2}},
+            2,
+        ),
+    ],
+    ids=str,
+)
+def test_lowest_limit_applies_to_the_replicas(limits: dict[str, Any], spec: Any, allowed: int) -> None:
+    assert limited(limits, replicas=99, **spec)[0] == allowed
+
+
+def test_autoscaler_is_bounded_by_the_class() -> None:
+    assert limited({"maxReplicas": 2}, autoscaling={"minReplicas": 1, "maxReplicas": 4})[1] == 2
+
+
+def test_minimum_of_the_autoscaler_follows_its_maximum() -> None:
+    asked = inference(autoscaling={"minReplicas": 3, "maxReplicas": 4})
+    limits = ClassLimits.model_validate({"maxReplicas": 2})
+    found = limit_replicas(asked, limits, desired_revision(asked, (), DEFAULTS), Observed(resource())).spec.autoscaling
+    assert found is not None
+    assert (found.min_replicas, found.max_replicas) == (2, 2)
