@@ -150,9 +150,9 @@ async def kubelet(api: KubeApi) -> AsyncIterator[Kubelet]:
 
 @pytest.fixture(scope="session")
 def operator_policy(objects: Objects) -> None:
-    """Apply the chart's policy for the operator's account, with the host folders that the examples use."""
+    """Apply the chart's policies for the operator's account and revisions, with the host folders of the examples."""
     for manifest in render(allowHostPath=[{"prefix": "/models", "groups": [3000]}]):
-        if manifest["kind"].startswith("ValidatingAdmission") and manifest["metadata"]["name"].endswith("-account"):
+        if manifest["kind"].startswith("ValidatingAdmission"):
             objects.put(manifest)
 
 

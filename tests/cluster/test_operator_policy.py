@@ -10,7 +10,8 @@ import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.conftest import USER, NewOperator
-from tests.cluster.pods import nothing_left, only_child, ready
+from tests.cluster.objects import Objects
+from tests.cluster.pods import nothing_left, only_child, ready, stalled
 from tests.cluster.refusals import Row, check, refused_write
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -150,3 +151,88 @@ async def test_policy_refuses_no_write_during_the_life_of_a_resource(
         assert not [line for line in operator.lines() if "ValidatingAdmissionPolicy" in str(line)]
         await api.delete("GaudiInference", "tiny")
         await until(partial(nothing_left, api), "everything to be collected", seconds=60)
+
+
+async def test_pod_that_the_policy_refuses_is_reported(api: KubeApi, new_operator: NewOperator) -> None:
+    # The installation allows every folder, but the policy allows only /models.
+    async with new_operator(allow_host_path='[{"prefix": "/"}]'):
+        source = {"persistentVolumeClaim": None, "hostPath": {"path": "/etc"}}
+        await api.create(gaudi_inference("tiny", model={"source": source}))
+        condition = await until(partial(stalled, api, "PodNotAllowed"), "the resource to be Stalled")
+        assert condition["message"].startswith("The API server does not allow the pods of this spec.pod. ")
+        assert "may mount only folders of nodes that the chart's allowHostPath lists" in condition["message"]
+
+
+TENANT = "tenant"
+FENCE = "may write the revisions of a GaudiInference"
+RECORD: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "ControllerRevision",
+    "metadata": {"name": "tiny-forged"},
+    "revision": 9,
+}
+FORGED: Object = {**RECORD, "metadata": {"name": "tiny-forged", "labels": LABELS}, "data": {"template": TEMPLATE}}
+
+
+def granted(resource: str, group: str, *verbs: str) -> list[Object]:
+    """Return a Role and its binding that let the tenant use these verbs."""
+    metadata = {"name": f"tenant-{resource}"}
+    rbac = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [group], "resources": [resource], "verbs": [*verbs]}
+    return [
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": metadata["name"]},
+            "subjects": [{"kind": "User", "name": TENANT, "apiGroup": rbac}],
+        },
+    ]
+
+
+async def write(api: KubeApi, method: str, name: str, body: Object) -> str:
+    """Return the API server's message if it refuses a dry run of the tenant, and an empty text if it accepts it."""
+    headers = {"Impersonate-User": TENANT, "Content-Type": _TYPES[method]}
+    try:
+        await api.send(method, api.path("ControllerRevision", name), body, headers=headers, params={"dryRun": "All"})
+    except httpx.HTTPStatusError as error:
+        return str(error.response.json()["message"])
+    return ""
+
+
+async def test_revision_can_be_forged_only_with_the_permission_restore(
+    api: KubeApi, new_operator: NewOperator, objects: Objects, namespace: str
+) -> None:
+    for manifest in granted("controllerrevisions", "apps", "create", "patch"):
+        objects.put(manifest, namespace)
+
+    async def refused() -> bool:
+        return FENCE in await write(api, "POST", "", FORGED)
+
+    await until(refused, "the refusal of a forged revision")
+    assert await write(api, "POST", "", {**RECORD, "data": {}}) == ""
+    for manifest in granted("gaudiinferences", "inference.gaudi.dev", "restore"):
+        objects.put(manifest, namespace)
+
+    async def accepted() -> bool:
+        return await write(api, "POST", "", FORGED) == ""
+
+    await until(accepted, "the permission to restore revisions")
+
+
+async def test_only_annotations_of_a_revision_may_be_changed(
+    api: KubeApi, new_operator: NewOperator, objects: Objects, namespace: str
+) -> None:
+    for manifest in granted("controllerrevisions", "apps", "patch"):
+        objects.put(manifest, namespace)
+    await api.create({**RECORD, "data": {}})
+    adopted = {"metadata": {"labels": LABELS}}
+
+    async def refused() -> bool:
+        return FENCE in await write(api, "PATCH", "tiny-forged", adopted)
+
+    await until(refused, "the refusal of a label")
+    await api.merge("ControllerRevision", "tiny-forged", adopted)
+    assert FENCE in await write(api, "PATCH", "tiny-forged", {"metadata": {"ownerReferences": [missing_owner()]}})
+    assert await write(api, "PATCH", "tiny-forged", {"metadata": {"annotations": {"a": "b"}}}) == ""

@@ -1,7 +1,4 @@
-"""The chart's policy for the operator's account accepts what the operator writes, and refuses what it never writes.
-
-The policy has the same lists as the operator's check of stored pod templates.
-"""
+"""The chart's policy for the operator's account accepts what the operator writes, and refuses what it never writes."""
 
 import re
 from functools import cache
@@ -10,8 +7,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.network import ServiceType
-from gaudi_operator.core.admission import pod_fields
-from gaudi_operator.core.children.network import network_policy, service
+from gaudi_operator.core.children.network import network_policy, service, service_account
 from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget
 from gaudi_operator.core.names import NAME_LABEL
 from tests.support.builders import Object, merged
@@ -35,13 +31,9 @@ def folders(**values: Any) -> str:
     return str(found["expression"]).partition("].filter(")[0]
 
 
-def test_field_lists_equal_those_of_the_operator() -> None:
-    policy = account_policy()
-    expressions = [each["expression"] for each in (*policy["variables"], *policy["validations"])]
-    lists = re.findall(r"field in \[([^]]*)\]", " ".join(expressions))
-    assert sorted(sorted(re.findall(r"'(\w+)'", each)) for each in lists) == sorted(
-        sorted(getattr(pod_fields, name)) for name in dir(pod_fields) if name.endswith("_FIELDS")
-    )
+def test_every_release_has_both_policies() -> None:
+    names = {each["metadata"]["name"] for each in of_kind(render(), "ValidatingAdmissionPolicyBinding")}
+    assert names == {"gaudi-operator-account", "gaudi-operator-revisions"}
 
 
 def test_no_folder_is_allowed_by_default() -> None:
@@ -89,11 +81,13 @@ def test_service_of_every_type_may_be_written(service_type: ServiceType) -> None
 CLIENTS: Object = {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 TINY = inference(autoscaling={"minReplicas": 1, "maxReplicas": 2})
 SERVICE, NETWORK_POLICY = service(TINY), network_policy(TINY, DEFAULTS)
+ACCOUNT = service_account(TINY.identity)
 BUDGET = pod_disruption_budget(TINY, 2, 1)
 AUTOSCALER = horizontal_pod_autoscaler(TINY, TINY.spec.autoscaling, 300) if TINY.spec.autoscaling else {}
 REPLICA_SET = children("tiny-torch-cpu")["workload"]
 SELECTS = "The account of gaudi-operator may select only pods of the GaudiInference that owns the object."
 FIELDS = "The account of gaudi-operator may write only Services with the fields that its own manifests have"
+SECRETS = "The account of gaudi-operator may write only service accounts without Secrets."
 SCALES = "The account of gaudi-operator may scale only the GaudiInference that owns the autoscaler."
 
 
@@ -119,6 +113,8 @@ HOSTILE: dict[str, tuple[Object, str]] = {
         SCALES,
     ),
     "another resource": (merged(AUTOSCALER, {"spec": {"scaleTargetRef": {"name": "other"}}}), SCALES),
+    "Secret of a service account": (merged(ACCOUNT, {"secrets": [{"name": "a"}]}), SECRETS),
+    "pull secret of a service account": (merged(ACCOUNT, {"imagePullSecrets": [{"name": "a"}]}), SECRETS),
 }
 
 
