@@ -223,10 +223,22 @@ def _error_from_response(method: str, path: str, answer: ApiResponse) -> Operato
         # Some proxies send a date in the Retry-After header. Ignore the date and use the default back-off.
         retry_seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return TransientError(str(status.get("reason") or "ApiServerError"), message, retry_seconds)
+    denial = _POLICY_DENIAL.search(detail) if _WORKLOAD_PATH.search(path) else None
+    if denial:
+        return StalledError(
+            "PodNotAllowed",
+            f"The API server does not allow the pods of this spec.pod. {denial[1]} Change spec.pod, or ask the "
+            "administrator of the installation.",
+        )
     # An admission policy or webhook refuses the content of the request. Permissions are not missing.
     if code == 403 and not re.search("denied (the )?request", detail):
         return ForbiddenError("ApiForbidden", message)
     return StalledError("ApiRefused", message)
+
+
+_WORKLOAD_PATH = re.compile("/(replicasets|leaderworkersets)/")
+_POLICY_DENIAL = re.compile(r"ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: (.*)", re.DOTALL)
+"""The message of a policy that refuses a workload, such as the chart's policy for the operator's account."""
 
 
 def _parse_status(body: bytes) -> dict[str, Any]:

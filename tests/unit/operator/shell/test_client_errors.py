@@ -14,7 +14,7 @@ from gaudi_operator.errors import (
     WaitingError,
 )
 from gaudi_operator.shell.client import ApiResponse
-from gaudi_operator.shell.kinds import SERVICE
+from gaudi_operator.shell.kinds import REPLICA_SET, SERVICE
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 
 PATH = SERVICE.path(NAMESPACE, "tiny")
@@ -24,11 +24,11 @@ def status(code: int, reason: str = "", **details: object) -> ApiResponse:
     return ApiResponse(code, json.dumps({"reason": reason, "message": "so it is", "details": details}).encode())
 
 
-async def error_of(answer: ApiResponse | OSError) -> OperatorError:
+async def error_of(answer: ApiResponse | OSError, path: str = PATH) -> OperatorError:
     memory = Memory()
     memory.answers = [answer]
     with pytest.raises(OperatorError) as caught:
-        await memory.cluster.request("GET", PATH)
+        await memory.cluster.request("GET", path)
     return caught.value
 
 
@@ -73,6 +73,30 @@ async def test_terminating_namespace_is_transient() -> None:
     error = await error_of(status(403, "Forbidden", causes=[{"reason": "NamespaceTerminating"}]))
     assert type(error) is WaitingError
     assert error.reason == "NamespaceTerminating"
+
+
+DENIED = (
+    "replicasets.apps \"tiny-a\" is forbidden: ValidatingAdmissionPolicy 'gaudi-operator-account' with binding "
+    "'gaudi-operator-account' denied request: The account of gaudi-operator may not mount this."
+)
+
+
+def denied() -> ApiResponse:
+    return ApiResponse(403, json.dumps({"reason": "Forbidden", "message": DENIED}).encode())
+
+
+async def test_policy_that_refuses_a_workload_names_the_pod() -> None:
+    error = await error_of(denied(), REPLICA_SET.path(NAMESPACE, "tiny-a"))
+    assert (type(error), error.reason, error.message) == (
+        StalledError,
+        "PodNotAllowed",
+        "The API server does not allow the pods of this spec.pod. The account of gaudi-operator may not mount this. "
+        "Change spec.pod, or ask the administrator of the installation.",
+    )
+
+
+async def test_policy_that_refuses_another_object_names_no_pod() -> None:
+    assert (await error_of(denied())).reason == "ApiRefused"
 
 
 async def test_error_names_the_reason_of_the_api_server() -> None:
