@@ -29,7 +29,7 @@ from tests.support.builders import Object, gaudi_inference
 from tests.support.examples import FIRST, FOLDER, ROOT, completed, fragments, manifests
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
-from tests.unit.operator.core.limit_cases import BEYOND, NEEDS_PERMISSION, WITHIN
+from tests.unit.operator.core.limit_cases import BEYOND, LIMITED, NEEDS_PERMISSION, WITHIN
 from tests.unit.operator.hostile.specs import ACCEPTED, REFUSED
 
 GOLDEN = Path(__file__).parent
@@ -118,6 +118,8 @@ def _classes() -> str:
     cases: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
     for limits, spec, _ in BEYOND:
         cases[f"beyond {json.dumps(limits)}: {json.dumps(spec)}"] = spec, limits
+    for limits, spec, *_ in LIMITED:
+        cases[f"limited by {json.dumps(limits)}: {json.dumps(spec)}"] = spec, limits
     for limits, spec in WITHIN:
         cases[f"within {json.dumps(limits)}: {json.dumps(spec)}"] = spec, limits
     for limit, value, spec, _ in NEEDS_PERMISSION:
