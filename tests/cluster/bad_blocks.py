@@ -160,10 +160,16 @@ MORE_FAULTS: dict[str, Object] = {
         projected={"sources": [{"configMap": {"name": "a"}, "secret": {"name": "b"}}]}
     ),
     "projected_token": volume(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}),
+    "projected_token_for_another_audience": volume(
+        projected={"sources": [{"serviceAccountToken": {"path": "token", "audience": "vault"}}]}
+    ),
     "file_path_outside_its_volume": volume(configMap={"name": "a", "items": [{"key": "a", "path": "a/../../b"}]}),
     "mode_with_four_digits": volume(secret={"secretName": "a", "defaultMode": 2048}),
     "sidecar_without_image": pod(sidecars=[{"name": "log"}]),
     "sidecar_with_security_context": pod(sidecars=[{**SIDE, "securityContext": {"privileged": True}}]),
+    "init_container_with_capability": pod(
+        initContainers=[{**SIDE, "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]
+    ),
     "pod_term_without_topology_key": anti_affinity(labelSelector={}),
     "in_operator_without_values": anti_affinity(
         topologyKey="zone", labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}

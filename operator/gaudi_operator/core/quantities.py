@@ -5,7 +5,9 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 
-_FORM = re.compile(r"^\+?((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+_FORM = re.compile(
+    r"^\+?((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?0*[0-9]{1,2})?)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+)
 _SCALES: dict[str | None, Fraction] = {
     None: Fraction(1),
     **{unit: Fraction(1, 1000**power) for power, unit in enumerate("mun", start=1)},

@@ -1,6 +1,7 @@
 """The values that a GaudiInferenceClass limits, read from what the operator renders for a resource.
 
-Each function yields the values of one limit, with the field of the spec that a message names (limits.py).
+Each function yields the values of one limit, with the field of the spec that a message names (limits.py). The operator
+does not validate blocks: a value of a wrong type counts as missing, because the API server refuses it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.blocks import read_object, read_objects, read_text
 from gaudi_operator.core.names import CARDS_VARIABLE, NO_CARDS
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
@@ -41,42 +43,50 @@ class Value:
 
 
 def _pod_specs(rendered: Rendered) -> Iterator[Mapping[str, Any]]:
-    return (template.get("spec") or {} for template in rendered.revision.templates)
+    return (read_object(template, "spec") for template in rendered.revision.templates)
 
 
 def _side_containers(rendered: Rendered) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (field of the spec, container) of each init container and sidecar."""
-    for container in (each for spec in _pod_specs(rendered) for each in spec.get("initContainers") or ()):
+    for container in (each for spec in _pod_specs(rendered) for each in read_objects(spec, "initContainers")):
         field = "sidecars" if container.get("restartPolicy") == "Always" else "initContainers"
-        yield f"spec.pod.{field} {container['name']}:", container
+        yield f"spec.pod.{field} {read_text(container, 'name')}:", container
 
 
 def _volumes(rendered: Rendered, kind: str, key: str) -> Iterator[tuple[str, str]]:
-    """Yield (name of the volume, value of `key`) of each volume of this kind."""
-    volumes = (volume for spec in _pod_specs(rendered) for volume in spec.get("volumes") or ())
-    return ((volume.get("name", ""), volume[kind].get(key, "")) for volume in volumes if volume.get(kind))
+    """Yield (field of the spec with the source, value of `key`) of each volume of this kind."""
+    for volume in (each for spec in _pod_specs(rendered) for each in read_objects(spec, "volumes")):
+        if volume.get(kind) is not None:
+            yield _source_field(read_text(volume, "name"), kind), read_text(volume, kind, key)
 
 
-def _volume_field(name: str) -> str:
-    if name.startswith("adapter-"):
-        return "spec.model.lora.adapters.source"
-    return {"model": "spec.model.source", "seed-recipes": "spec.recipeCache"}.get(name, f"spec.pod.volumes {name}")
+_MODEL_FIELDS = {"model": "spec.model.source", "seed-recipes": "spec.recipeCache"}
+
+
+def _source_field(volume: str, kind: str) -> str:
+    field = "spec.model.lora.adapters.source" if volume.startswith("adapter-") else _MODEL_FIELDS.get(volume)
+    return f"{field}.{_MODEL_SOURCES[kind]}" if field else f"spec.pod.volumes {volume}: {kind}"
+
+
+_MODEL_SOURCES = {"hostPath": "hostPath", "image": "ociImage"}
+"""The name of a kind of volume in spec.model and spec.recipeCache."""
 
 
 def images(rendered: Rendered) -> Iterator[Value]:
     """Yield the images of all containers and volumes."""
-    for image in (container["image"] for spec in _pod_specs(rendered) for container in spec.get("containers") or ()):
+    containers = (container for spec in _pod_specs(rendered) for container in read_objects(spec, "containers"))
+    for image in (read_text(container, "image") for container in containers):
         yield Value(f"spec.server.image {image}", image)
     for field, container in _side_containers(rendered):
-        yield Value(f"{field} image {container['image']}", container["image"])
-    for name, image in _volumes(rendered, "image", "reference"):
-        yield Value(f"{_volume_field(name)}.ociImage {image}", image)
+        image = read_text(container, "image")
+        yield Value(f"{field} image {image}", image)
+    for field, image in _volumes(rendered, "image", "reference"):
+        yield Value(f"{field} {image}", image)
 
 
 def host_paths(rendered: Rendered) -> Iterator[Value]:
     """Yield the folders of the node that the pods mount."""
-    for name, path in _volumes(rendered, "hostPath", "path"):
-        yield Value(f"{_volume_field(name)}.hostPath {path}", path)
+    return (Value(f"{field} {path}", path) for field, path in _volumes(rendered, "hostPath", "path"))
 
 
 def names(field: str) -> Callable[[Rendered], Iterator[Value]]:
@@ -118,9 +128,10 @@ def variables(rendered: Rendered) -> Iterator[Value]:
     for variable in _engine(rendered).get("env") or ():
         yield Value(f"spec.engine.env {variable['name']}", variable["name"])
     for field, container in _side_containers(rendered):
-        for variable in container.get("env") or ():
-            if (variable["name"], variable.get("value")) != (CARDS_VARIABLE, NO_CARDS):
-                yield Value(f"{field} env {variable['name']}", variable["name"])
+        for variable in read_objects(container, "env"):
+            name = read_text(variable, "name")
+            if (name, variable.get("value")) != (CARDS_VARIABLE, NO_CARDS):
+                yield Value(f"{field} env {name}", name)
 
 
 def _engine(rendered: Rendered) -> Mapping[str, Any]:
@@ -162,15 +173,15 @@ def model_sources(rendered: Rendered) -> Iterator[Value]:
 
 def missing_api_key(rendered: Rendered) -> Iterator[Value]:
     """Yield the field of the API key if a runtime container has no API key."""
-    containers = (container for spec in _pod_specs(rendered) for container in spec.get("containers") or ())
-    if not any(map(_is_set_key, (variable for container in containers for variable in container.get("env") or ()))):
+    containers = (container for spec in _pod_specs(rendered) for container in read_objects(spec, "containers"))
+    if not any(map(_is_set_key, (variable for container in containers for variable in read_objects(container, "env")))):
         yield Value("spec.server.apiKeySecretRef", None)
 
 
 def _is_set_key(variable: Mapping[str, Any]) -> bool:
     # Without an optional Secret, the kubelet would set no variable, and the server would require no key.
-    secret = (variable.get("valueFrom") or {}).get("secretKeyRef")
-    return variable["name"] == API_KEY_VARIABLE and bool(
+    secret = read_object(variable, "valueFrom", "secretKeyRef")
+    return variable.get("name") == API_KEY_VARIABLE and bool(
         variable.get("value") or (secret and not secret.get("optional"))
     )
 
@@ -211,9 +222,8 @@ def open_access(rendered: Rendered) -> Iterator[Value]:
     if rendered.children is None:
         return
     policy = _child(rendered, "NetworkPolicy")
-    rules = (policy.get("spec") or {}).get("ingress") or ()
-    model_rules = (rule for rule in rules if _opens_model_port(rule))
-    if not policy or any(any(map(_is_everyone, rule.get("from") or [{}])) for rule in model_rules):
+    model_rules = (rule for rule in read_objects(policy, "spec", "ingress") if _opens_model_port(rule))
+    if not policy or any(not rule.get("from") or any(map(_is_everyone, rule["from"])) for rule in model_rules):
         yield Value("spec.networkAccess", None)
 
 
@@ -222,16 +232,25 @@ def _opens_model_port(rule: Mapping[str, Any]) -> bool:
 
 
 def _is_everyone(peer: Mapping[str, Any]) -> bool:
-    """Return True if a peer matches all namespaces, or an IP range that may contain a whole cluster."""
-    if not peer:
-        return True
-    if block := peer.get("ipBlock"):
-        return ip_network(block["cidr"], strict=False).prefixlen < SHORTEST_PREFIX
-    selector = peer.get("namespaceSelector")
-    if selector is None:
+    """Return True if a peer matches all namespaces, or an IP range that may contain a whole cluster.
+
+    The API server refuses a peer without any of these fields.
+    """
+    if peer.get("ipBlock") is not None:
+        return _prefix_length(read_text(peer, "ipBlock", "cidr")) < SHORTEST_PREFIX
+    if peer.get("namespaceSelector") is None:
         return False
-    selects_names = any(expression["operator"] == "In" for expression in selector.get("matchExpressions") or ())
-    return not selector.get("matchLabels") and not selects_names
+    expressions = read_objects(peer, "namespaceSelector", "matchExpressions")
+    selects_names = any(expression.get("operator") == "In" for expression in expressions)
+    return not read_object(peer, "namespaceSelector", "matchLabels") and not selects_names
+
+
+def _prefix_length(cidr: str) -> int:
+    """Return the prefix length of an IP range. Return 0 for any other text."""
+    try:
+        return ip_network(cidr, strict=False).prefixlen
+    except ValueError:
+        return 0
 
 
 def service_types(rendered: Rendered) -> Iterator[Value]:
@@ -319,19 +338,18 @@ def control_plane_keys(rendered: Rendered) -> Iterator[Value]:
     for spec in _pod_specs(rendered):
         for label in sorted((spec.get("nodeSelector") or {}).keys() & CONTROL_PLANE):
             yield Value(f"spec.pod.nodeSelector {label}", label)
-        for requirement in _node_requirements((spec.get("affinity") or {}).get("nodeAffinity") or {}):
-            if requirement["key"] in CONTROL_PLANE and requirement["operator"] in PLACING:
-                yield Value(f"spec.pod.affinity {requirement['key']}", requirement["key"])
+        for requirement in _node_requirements(read_object(spec, "affinity", "nodeAffinity")):
+            key = read_text(requirement, "key")
+            if key in CONTROL_PLANE and read_text(requirement, "operator") in PLACING:
+                yield Value(f"spec.pod.affinity {key}", key)
 
 
 def _node_requirements(affinity: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the label requirements on nodes, both required and preferred."""
-    required, preferred = (affinity.get(f"{how}DuringSchedulingIgnoredDuringExecution") for how in _AFFINITIES)
-    terms = (*((required or {}).get("nodeSelectorTerms") or ()), *(each["preference"] for each in preferred or ()))
-    return (requirement for term in terms for requirement in term.get("matchExpressions") or ())
-
-
-_AFFINITIES = ("required", "preferred")
+    required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+    preferences = (read_object(each, "preference") for each in read_objects(affinity, preferred))
+    terms = (*read_objects(affinity, required, "nodeSelectorTerms"), *preferences)
+    return (requirement for term in terms for requirement in read_objects(term, "matchExpressions"))
 
 
 def unsafe_variables(rendered: Rendered) -> Iterator[Value]:

@@ -16,6 +16,7 @@ from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply
 from gaudi_operator.core.admission.limits import find_violations
 from gaudi_operator.core.admission.pod_policy import render_limited
+from gaudi_operator.core.blocks import read_objects, read_text
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.children.garbage import delete_child, find_garbage, unread_config_maps
 from gaudi_operator.core.children.network import network_policy, service, service_account
@@ -269,6 +270,5 @@ def recipe_config_maps(
 
 def _mounts(revision: Revision, source_kind: str, name_key: str, name: str) -> bool:
     """Return True if the revision's pods mount the object with this name."""
-    # A source may have any type, until the API server refuses the template.
-    sources = (volume.get(source_kind) for volume in revision.template.get("spec", {}).get("volumes", ()))
-    return any(isinstance(source, Mapping) and source.get(name_key) == name for source in sources)
+    volumes = read_objects(revision.template, "spec", "volumes")
+    return any(read_text(volume, source_kind, name_key) == name for volume in volumes)

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gaudi_operator.core.blocks import read_object, read_objects
+from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.inputs import (
     are_same_inputs,
@@ -150,11 +152,18 @@ class Revision:
 
 def _count_devices(template: Mapping[str, Any]) -> int:
     """Return the number of devices that a pod requests. Only the names of devices contain a domain."""
-    spec = template.get("spec") or {}
-    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    containers = (each for field in ("containers", "initContainers") for each in read_objects(template, "spec", field))
     # Kubernetes requires the limit and the request of a device to be equal, so read only the limits.
-    limits = ((container.get("resources") or {}).get("limits") or {} for container in containers)
-    return sum(int(amount) for each in limits for name, amount in each.items() if "/" in name)
+    limits = (read_object(container, "resources", "limits") for container in containers)
+    return sum(_read_amount(amount) for each in limits for name, amount in each.items() if "/" in name)
+
+
+def _read_amount(amount: object) -> int:
+    """Return a number of devices. Return 0 for a value that the API server refuses or that no node has."""
+    try:
+        return int(parse_quantity(str(amount)))
+    except ValueError:
+        return 0
 
 
 def renumber_as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:

@@ -26,7 +26,17 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"model": {"source": {"persistentVolumeClaim": None, "ociImage": {"reference": "docker.io/model:1"}}}},
         "spec.model.source.ociImage docker.io/model:1 ",
     ),
+    (
+        {"images": ["runtime"]},
+        {"pod": {"volumes": [{"name": "a", "image": {"reference": "docker.io/a:1"}}]}},
+        "spec.pod.volumes a: image docker.io/a:1 ",
+    ),
     ({"hostPaths": ["/data"]}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
+    (
+        {"hostPaths": ["/data"]},
+        {"pod": {"volumes": [{"name": "a", "hostPath": {"path": "/models/a"}}]}},
+        "spec.pod.volumes a: hostPath /models/a ",
+    ),
     ({"runtimeClasses": []}, {"pod": {"runtimeClassName": "kata"}}, "spec.pod.runtimeClassName kata "),
     ({"serviceAccounts": ["a"]}, {"pod": {"serviceAccountName": "b"}}, "spec.pod.serviceAccountName b "),
     ({"serviceAccounts": ["team"]}, {"pod": {"serviceAccountName": "team-b"}}, "spec.pod.serviceAccountName team-b "),
@@ -81,6 +91,11 @@ BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"maxCards": 7},
         {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 2, "data": 4}},
+        "spec.parallelism: a replica needs 8 cards, which is above 7 ",
+    ),
+    (
+        {"maxCards": 7},
+        {"pod": {"initContainers": [{**SIDECAR, "resources": {"limits": {"habana.ai/gaudi": 8}}}]}},
         "spec.parallelism: a replica needs 8 cards, which is above 7 ",
     ),
     *(

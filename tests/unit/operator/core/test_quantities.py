@@ -21,6 +21,7 @@ from gaudi_operator.core.quantities import format_memory, parse_bytes, parse_qua
         ("1024Mi", Fraction(2**30)),
         ("1Ei", Fraction(2**60)),
         ("1e3", Fraction(1000)),
+        ("1e0003", Fraction(1000)),
         ("12E", Fraction(12 * 10**18)),
         ("12E3", Fraction(12_000)),
         ("5n", Fraction(5, 10**9)),

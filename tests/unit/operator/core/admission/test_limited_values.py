@@ -21,7 +21,7 @@ def test_host_paths_of_all_volumes_are_found() -> None:
     assert fields(limited_values.host_paths, volumes=volumes) == [
         "spec.model.source.hostPath /a",
         "spec.model.adapters.source.hostPath /a",
-        "spec.pod.volumes data.hostPath /a",
+        "spec.pod.volumes data: hostPath /a",
     ]
 
 
@@ -30,7 +30,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
         limited_values.images,
         containers=[{"name": "runtime", "image": "a"}],
         initContainers=[{"name": "get", "image": "c"}, {"name": "log", "image": "d", "restartPolicy": "Always"}],
-        volumes=[{"name": name, **IMAGE} for name in ("model", "seed-recipes", "adapter-1")],
+        volumes=[{"name": name, **IMAGE} for name in ("model", "seed-recipes", "adapter-1", "data")],
     )
     assert found == [
         "spec.server.image a",
@@ -39,6 +39,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
         "spec.model.source.ociImage registry.test/a:1",
         "spec.recipeCache.ociImage registry.test/a:1",
         "spec.model.adapters.source.ociImage registry.test/a:1",
+        "spec.pod.volumes data: image registry.test/a:1",
     ]
 
 

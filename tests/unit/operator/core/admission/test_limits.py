@@ -110,6 +110,21 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"serviceAnnotationPrefixes": []}, {"service": {"annotations": {"a": "b"}}}, "spec.service.annotations a "),
     ({}, {"networkAccess": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}}, "spec.networkAccess lets "),
+    ({}, {"networkAccess": {"clients": [{"ipBlock": {"cidr": "any"}}]}}, "spec.networkAccess lets "),
+    ({}, {"networkAccess": {"clients": [{"ipBlock": "10.0.0.0/8"}]}}, "spec.networkAccess lets "),
+    ({}, {"networkAccess": {"clients": [{"namespaceSelector": "all"}]}}, "spec.networkAccess lets "),
+    (
+        {"images": ["runtime"]},
+        {"pod": {"volumes": [{"name": "a", "image": {}}]}},
+        "spec.pod.volumes a: image ",
+    ),
+    ({"images": ["runtime"]}, sidecar(image=None), "spec.pod.sidecars log: image "),
+    ({"images": ["runtime"]}, sidecar(image={"name": "runtime"}), "spec.pod.sidecars log: image "),
+    ({"environmentVariables": ["A"]}, sidecar(env=[{"value": "b"}]), "spec.pod.sidecars log: env "),
+    *(
+        ({"maxCards": 7}, sidecar(resources={"limits": {"habana.ai/gaudi": amount}}), CARDS)
+        for amount in ("8", "8000m", "8e00000", ".008k")
+    ),
     *(
         (
             {"trustRemoteCode": False},
@@ -131,7 +146,9 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "False"}}}),
     ({"modelSources": ["HostPath"]}, {"model": FOLDER, "recipeCache": {}}),
     ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),
+    ({"maxCards": 8}, sidecar(resources={"limits": {"habana.ai/gaudi": "many", "memory": "1Gi"}})),
     ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tiny"}}),
+    ({}, {"networkAccess": {"clients": [{"podSelector": "all"}, {}]}}),
     ({"apiKeyRequired": True}, {"engine": variable("VLLM_API_KEY")}),
     ({"apiKeyRequired": True}, {"engine": {"env": [{"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": KEY}}]}}),
 ]

@@ -202,6 +202,23 @@ def test_host_path_of_an_adapter_is_checked() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        ({"path": "/models/a"}, None),
+        ({"path": "/etc"}, "HostPathNotAllowed"),
+        ({"path": "/models/../etc"}, "HostPathNotAllowed"),
+        ({"path": ["/models"]}, "HostPathNotAllowed"),
+        ({}, "HostPathNotAllowed"),
+        ("/models", "HostPathNotAllowed"),
+    ],
+    ids=str,
+)
+def test_host_path_in_a_block_is_checked(source: object, refused: str | None) -> None:
+    pod = {"volumes": [{"name": "a", "hostPath": source}]}
+    assert reason(AllowedHostPath("/models"), pod=pod) == refused
+
+
 def test_host_path_pod_with_a_user_keeps_the_default_group() -> None:
     security = template(model=MODELS, pod={"runAsUser": 1000})["spec"]["securityContext"]
     assert (security["runAsUser"], security["runAsGroup"]) == (1000, 65532)

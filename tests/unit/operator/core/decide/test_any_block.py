@@ -10,7 +10,8 @@ from tests.unit.operator.core.resources import resource
 
 NAMES = st.sampled_from(
     [
-        *("args", "cidr", "claimName", "command", "configMap", "containers", "emptyDir", "env", "hostPath", "image"),
+        *("args", "cidr", "claimName", "command", "configMap", "containers", "emptyDir", "env", "habana.ai/gaudi"),
+        *("hostPath", "image"),
         *("ipBlock", "key", "labelSelector", "limits", "matchExpressions", "matchLabels", "metric", "name", "names"),
         *("namespaceSelector", "nodeAffinity", "nodeSelectorTerms", "operator", "optional", "path", "pods", "ports"),
         *("persistentVolumeClaim", "podSelector", "preference", "projected", "reference", "requests", "resources"),
