@@ -15,7 +15,10 @@ from tests.support.kube_api import KubeApi, Object, condition_of, until
 from tests.support.kubelet import Kubelet
 from tests.support.operator_process import OperatorProcess
 
-PATH = re.compile(r"\bspec(?:\.[\w-]+(?:\[[^]]*\])*)+(?: \w+: \w+)?")
+PATH = re.compile(
+    # The account policy names the part of the pod at the end of a sentence.
+    r"(?<=, and none with )[^.]+|(?<=, and not )[^.]+|\bspec(?!\.pod\. )(?:\.[\w-]+(?:\[[^]]*\])*)+(?: \w+: \w+)?"
+)
 SECONDS = 240
 """The maximum seconds until all resources of a test have a verdict. Most of this time is for busy machines."""
 
@@ -45,9 +48,9 @@ def verdict(resource: Object) -> Row | None:
 
 def component(condition: Object) -> str:
     """Return the component that refuses a resource, according to its condition."""
-    if condition["reason"] not in ("ApiRefused", "ApiForbidden"):
-        return "operator"
-    return "account policy" if "ValidatingAdmissionPolicy" in condition["message"] else "API server"
+    if condition["reason"] == "PodNotAllowed" or "ValidatingAdmissionPolicy" in condition["message"]:
+        return "account policy"
+    return "API server" if condition["reason"] in ("ApiRefused", "ApiForbidden") else "operator"
 
 
 async def pods(api: KubeApi) -> dict[str, list[tuple[str, bool]]]:
