@@ -51,7 +51,7 @@ def env_from(**source: Any) -> dict[str, Any]:
 
 def clients(*entries: Object) -> Object:
     """Return a spec that allows only these clients to connect to the model port."""
-    return {"networkAccess": {"clients": list(entries)}}
+    return {"networkAccess": {"from": "Clients", "clients": list(entries)}}
 
 
 def scaled(**fields: Any) -> dict[str, Any]:

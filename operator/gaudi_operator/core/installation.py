@@ -39,7 +39,6 @@ class InstallationDefaults:
     operator_namespace: str = "gaudi-system"
     monitoring_from: tuple[Mapping[str, Any], ...] = ()
     gateways_from: tuple[Mapping[str, Any], ...] = ()
-    tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER
     require_class: bool = False
     tracing: TraceReceiver | None = None

@@ -78,7 +78,7 @@ kubectl explain gi.spec --recursive
   path of the field, and changes no pod. All blocks of a spec together may have 64 KiB as JSON.
 - A field of a Kubernetes type has a link to the type in the Kubernetes documentation. [Kubernetes types]({TYPES_PAGE})
   lists the supported members, and how these members differ from Kubernetes.
-- [Why each field is there](../../contributing/fields.md) gives a reason for each field.
+- The [API review](../api-review.md) gives the reason for each difference from other projects.
 """
 TYPES_INTRODUCTION = f"""\
 # Kubernetes types

@@ -87,8 +87,8 @@ class NetworkAccess(ApiModel):
     )
     clients: Annotated[tuple[Block, ...], Field(max_length=16)] | None = Field(
         None,
-        description="Clients that may reach the model port, as peers of a NetworkPolicy, only with from Clients. An empty"
-        " list allows no client.",
+        description="Clients that may reach the model port, as peers of a NetworkPolicy, only with from Clients. An"
+        " empty list allows no client.",
     )
 
     @property

@@ -165,7 +165,7 @@ def remote_code(rendered: Rendered) -> Iterator[Value]:
 def model_sources(rendered: Rendered) -> Iterator[Value]:
     """Yield the kinds of the sources of the model and its adapters."""
     model = rendered.revision.inputs.get("model") or {}
-    adapters = (("adapters.source", adapter) for adapter in model.get("adapters") or ())
+    adapters = (("lora.adapters.source", adapter) for adapter in (model.get("lora") or {}).get("adapters") or ())
     for field, parent in (("source", model), *adapters):
         for kind in parent.get("source") or {}:
             yield Value(f"spec.model.{field}.{kind}", f"{kind[0].upper()}{kind[1:]}")

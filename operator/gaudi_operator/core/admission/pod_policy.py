@@ -75,7 +75,7 @@ _FIXED = (
 
 def _group_fault(security: Mapping[str, Any], allowed_groups: set[int]) -> str | None:
     if "runAsGroup" not in security:
-        return "userFromCluster is not allowed"
+        return "userFromCluster of the class is not allowed"
     for group in (security["runAsGroup"], security.get("fsGroup")):
         if group is not None and group not in allowed_groups:
             return f"group {group} is not allowed"

@@ -12,7 +12,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.network import NetworkAccess, ServiceType
-from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply
 from gaudi_operator.core.admission.limits import find_violations
 from gaudi_operator.core.admission.pod_policy import render_limited
@@ -82,10 +82,11 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
 def _within_limits(inference: Inference, kinds: Collection[str], limits: ClassLimits) -> Inference:
     """Return the resource with values that every class allows for the children of these kinds."""
     service_spec, cache = inference.spec.service, inference.spec.recipe_cache
+    smaller_cache = cache and cache.model_copy(update={"size": limits.max_recipe_cache_size})
     allowed = {
         "NetworkPolicy": ("network_access", NetworkAccess()),
         "Service": ("service", service_spec.model_copy(update={"type": ServiceType.CLUSTER_IP, "annotations": {}})),
-        "PersistentVolumeClaim": ("recipe_cache", cache and cache.model_copy(update={"size": limits.max_recipe_cache_size})),
+        "PersistentVolumeClaim": ("recipe_cache", smaller_cache),
     }
     return replace(inference, spec=inference.spec.model_copy(update=dict(allowed[kind] for kind in kinds)))
 

@@ -312,7 +312,7 @@ def test_in_place_rollout_removes_old_pods_before_adding_new() -> None:
 
 
 def test_new_workload_is_created_before_another_is_scaled_down() -> None:
-    cluster = served(rollout={"maxSurge": 0})
+    cluster = served(rollout={"type": "InPlace"})
     (old,) = cluster.kind("ReplicaSet")
     cluster.change(model=BIGGER)
     plan = decide(cluster.observed(), cluster.defaults)
