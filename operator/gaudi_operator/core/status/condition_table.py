@@ -113,7 +113,7 @@ CONDITION_REASONS = RESOLVED_BY_OTHERS | frozenset(
         *("WarmedUp", "NoPodWarmingUp"),
         # Specs that are refused before a pod runs
         *("PlanImpossible", "BucketsMissing", "SettingsWrong", "MemoryTooSmall", "NoRuntimeImage", "NotBuilt"),
-        *("RevisionNotKept", "PublishedWithoutKey", "NeedsClass", "ForbiddenByClass", "ClassAmbiguous"),
+        *("PublishedWithoutKey", "NeedsClass", "ForbiddenByClass", "ClassAmbiguous"),
         *("ClassRequired", "ClassUnreadable", "SpecUnreadable", "PodTemplateNotAllowed", "HostPathNotAllowed"),
         "SimulationNotAllowed",
         # Pods and revisions that fail
