@@ -227,7 +227,7 @@ def test_explain_shows_the_descriptions(kubectl: Kubectl) -> None:
 
 
 def test_explain_shows_the_enum_values(kubectl: Kubectl) -> None:
-    assert "ENUM:\n    InPlace\n    Surge\n    SurgeThenInPlace\n\n" in kubectl("explain", "gi.spec.rollout.type")
+    assert "ENUM:\n    Surge\n    SurgeThenInPlace\n    InPlace\n\n" in kubectl("explain", "gi.spec.rollout.type")
 
 
 def test_second_apply_keeps_the_resource_version(kubectl: Kubectl) -> None:
