@@ -15,7 +15,6 @@ from gaudi_operator.api.crd import CLASS_NAME, NAME
 from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane
-from localcluster.errors import LocalClusterError
 from localcluster.programs.build import helm as helm_folder
 from scripts.chart_docs import CHART, MANIFEST, NAMESPACE
 from tests.support.builders import gaudi_inference
@@ -59,20 +58,7 @@ def create_model(plane: ControlPlane) -> None:
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
     plane.kubectl("create", "namespace", "team")
-    model = json.dumps(gaudi_inference("model", "team"))
-
-    def is_admitted() -> bool:
-        try:
-            plane.kubectl("apply", "-f", "-", stdin=model)
-        except LocalClusterError as error:
-            if "not yet synced to use for admission" not in str(error):
-                raise
-            return False
-        return True
-
-    # A policy refuses all objects until the API server knows the kind of the policy's parameters. Retry the create
-    # itself. A dry run proves nothing, because the API server may load the policy between the dry run and the create.
-    plane.wait(is_admitted, "the admission policies to know GaudiInferenceClass")
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(gaudi_inference("model", "team")))
 
 
 def create_class(plane: ControlPlane) -> None:
