@@ -118,7 +118,7 @@ FAULTS: dict[str, Object] = {
     "volumeMounts: unknown field": pod(volumes=[{"name": "a", "emptyDir": {}}], volumeMounts=[{**MOUNT, "path": "/b"}]),
     "volumeMounts: wrong type": pod(volumes=[{"name": "a", "emptyDir": {}}], volumeMounts=[{**MOUNT, "subPath": 1}]),
     "volumeMounts: not allowed": pod(
-        volumes=[{"name": "a", "emptyDir": {}}], volumeMounts=[{**MOUNT, "mountPropagation": "Bidirectional"}]
+        volumes=[{"name": "a", "emptyDir": {}}], volumeMounts=[{**MOUNT, "mountPropagation": "HostToContainer"}]
     ),
     "volumeMounts: too large": pod(
         volumes=[{"name": "a", "emptyDir": {}}], volumeMounts=[{**MOUNT, "subPath": "x" * 2**16}]
@@ -126,7 +126,7 @@ FAULTS: dict[str, Object] = {
     "initContainers: unknown field": pod(initContainers=[{**SIDE, "comand": ["a"]}]),
     "initContainers: wrong type": pod(initContainers=[{**SIDE, "command": "a"}]),
     "initContainers: wrong type of env": pod(initContainers=[{**SIDE, "env": {"A": "b"}}]),
-    "initContainers: not allowed": pod(initContainers=[{**SIDE, "startupProbe": {"exec": {"command": ["a"]}}}]),
+    "initContainers: not allowed": pod(initContainers=[{**SIDE, "envFrom": [{"secretRef": {"name": "s"}}]}]),
     "initContainers: too large": pod(initContainers=[{**SIDE, "args": ["x" * 2**16]}]),
     "sidecars: unknown field": pod(sidecars=[{**SIDE, "img": "a"}]),
     "sidecars: wrong type": pod(sidecars=[{**SIDE, "args": [{}]}]),
