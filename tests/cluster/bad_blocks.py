@@ -246,7 +246,7 @@ VALID: dict[str, Object] = {
     },
     "empty values": {
         "engine": {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name", "apiVersion": ""}}}]},
-        "networkAccess": {"clients": [{"podSelector": {}, "namespaceSelector": None}]},
+        "networkAccess": {"from": "Clients", "clients": [{"podSelector": {}, "namespaceSelector": None}]},
         "pod": {
             "affinity": {"nodeAffinity": None, "podAffinity": {}},
             "topologySpreadConstraints": [{**ZONE, "matchLabelKeys": [], "labelSelector": {}}],

@@ -114,7 +114,7 @@ CONDITION_REASONS = RESOLVED_BY_OTHERS | frozenset(
         # Specs that are refused before a pod runs
         *("PlanImpossible", "BucketsMissing", "SettingsWrong", "MemoryTooSmall", "NoRuntimeImage", "NotBuilt"),
         *("PublishedWithoutKey", "NeedsClass", "ForbiddenByClass", "ClassAmbiguous"),
-        *("ClassRequired", "ClassUnreadable", "SpecUnreadable", "PodTemplateNotAllowed", "HostPathNotAllowed"),
+        *("ClassRequired", "ClassUnreadable", "SpecUnreadable", "PodNotAllowed", "HostPathNotAllowed"),
         "SimulationNotAllowed",
         # Pods and revisions that fail
         *("InvalidImageName", "InitContainerFails", "SidecarFails", "CrashLoopBackOff", "HostOutOfMemory"),

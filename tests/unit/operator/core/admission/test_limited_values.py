@@ -20,7 +20,7 @@ def test_host_paths_of_all_volumes_are_found() -> None:
     volumes = [{"name": name, **FOLDER} for name in ("model", "adapter-1", "data")]
     assert fields(limited_values.host_paths, volumes=volumes) == [
         "spec.model.source.hostPath /a",
-        "spec.model.adapters.source.hostPath /a",
+        "spec.model.lora.adapters.source.hostPath /a",
         "spec.pod.volumes data: hostPath /a",
     ]
 
@@ -38,7 +38,7 @@ def test_images_of_all_containers_and_volumes_are_found() -> None:
         "spec.pod.sidecars log: image d",
         "spec.model.source.ociImage registry.test/a:1",
         "spec.recipeCache.ociImage registry.test/a:1",
-        "spec.model.adapters.source.ociImage registry.test/a:1",
+        "spec.model.lora.adapters.source.ociImage registry.test/a:1",
         "spec.pod.volumes data: image registry.test/a:1",
     ]
 

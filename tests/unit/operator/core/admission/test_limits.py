@@ -109,10 +109,14 @@ NEARLY_WITHIN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "spec.service.annotations my-team/a ",
     ),
     ({"serviceAnnotationPrefixes": []}, {"service": {"annotations": {"a": "b"}}}, "spec.service.annotations a "),
-    ({}, {"networkAccess": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}}, "spec.networkAccess lets "),
-    ({}, {"networkAccess": {"clients": [{"ipBlock": {"cidr": "any"}}]}}, "spec.networkAccess lets "),
-    ({}, {"networkAccess": {"clients": [{"ipBlock": "10.0.0.0/8"}]}}, "spec.networkAccess lets "),
-    ({}, {"networkAccess": {"clients": [{"namespaceSelector": "all"}]}}, "spec.networkAccess lets "),
+    (
+        {},
+        {"networkAccess": {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/7"}}]}},
+        "spec.networkAccess lets ",
+    ),
+    ({}, {"networkAccess": {"from": "Clients", "clients": [{"ipBlock": {"cidr": "any"}}]}}, "spec.networkAccess lets "),
+    ({}, {"networkAccess": {"from": "Clients", "clients": [{"ipBlock": "10.0.0.0/8"}]}}, "spec.networkAccess lets "),
+    ({}, {"networkAccess": {"from": "Clients", "clients": [{"namespaceSelector": "all"}]}}, "spec.networkAccess lets "),
     (
         {"images": ["runtime"]},
         {"pod": {"volumes": [{"name": "a", "image": {}}]}},
@@ -148,7 +152,7 @@ JUST_WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"maxCards": 8}, {"engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 8}}),
     ({"maxCards": 8}, sidecar(resources={"limits": {"habana.ai/gaudi": "many", "memory": "1Gi"}})),
     ({"serviceAccounts": []}, {"pod": {"serviceAccountName": "tiny"}}),
-    ({}, {"networkAccess": {"clients": [{"podSelector": "all"}, {}]}}),
+    ({}, {"networkAccess": {"from": "Clients", "clients": [{"podSelector": "all"}, {}]}}),
     ({"apiKeyRequired": True}, {"engine": variable("VLLM_API_KEY")}),
     ({"apiKeyRequired": True}, {"engine": {"env": [{"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": KEY}}]}}),
 ]

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_controlling_annotation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.installation import AllowedHostPath
+from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import class_settings
@@ -17,10 +17,10 @@ REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in
 MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/llama"}}}
 
 
-def violation_of(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
+def violation_of(*paths: AllowedHostPath, defaults: InstallationDefaults = DEFAULTS, **spec: Any) -> Problem | None:
     """Return the policy violation of a small resource with `spec` in the namespace `models`."""
     asked = inference(**spec)
-    return PodPolicy(asked, paths).find_violation(desired_revision(asked, (), DEFAULTS))
+    return PodPolicy(asked, paths).find_violation(desired_revision(asked, (), defaults))
 
 
 def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
