@@ -53,18 +53,18 @@ MODELS = (
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
     Bad(
         "two_caches_named",
-        "spec.model.cache must not set both",
+        "spec.model.cache.sizeLimit is only for a cache without existingClaim",
         {
             "model": {
                 "source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}},
-                "cache": {"persistentVolumeClaim": {"claimName": "shared"}, "emptyDir": {"sizeLimit": "1Gi"}},
+                "cache": {"existingClaim": "shared", "sizeLimit": "1Gi"},
             }
         },
     ),
     Bad(
         "cache_of_a_mounted_model",
         "spec.model.cache is only for downloaded files",
-        {"model": {"cache": {"persistentVolumeClaim": {"claimName": "shared"}}}},
+        {"model": {"cache": {"existingClaim": "shared"}}},
     ),
     Bad("image_reference_with_space", "reference in body should match", source(ociImage={"reference": "a b"})),
     Bad("dtype_unknown", 'Unsupported value: "int4": supported values: "auto"', {"model": {"dtype": "int4"}}),

@@ -55,9 +55,10 @@ EVERYTHING: Object = {
     "model": {
         "source": {
             "persistentVolumeClaim": None,
-            "huggingFace": {"repo": "tiny/llama", "tokenSecretRef": {"name": "hub", "key": "token"}},
+            "huggingFace": {"repo": "tiny/llama"},
         },
-        "cache": {"persistentVolumeClaim": {"claimName": "models"}},
+        "tokenSecretRef": {"name": "hub", "key": "token"},
+        "cache": {"existingClaim": "models"},
         "servedNames": ["tiny", "small"],
         "dtype": "float32",
     },

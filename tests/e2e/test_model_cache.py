@@ -64,7 +64,7 @@ def test_files_are_downloaded_once_and_new_pods_need_no_hub(
         endpoint = while_the_hub_is_there.enter_context(running(hub, address, address))
         model = {
             "source": {"huggingFace": {"repo": REPO, "revision": COMMIT}},
-            "cache": {"persistentVolumeClaim": {"claimName": claim}},
+            "cache": {"existingClaim": claim},
         }
         engine = {"executionMode": "Eager", "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
         resource = apply(NAME, **{**QUICK, "replicas": 2, "model": model, "engine": engine})

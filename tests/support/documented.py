@@ -169,7 +169,7 @@ def tiny_llama(hub: str) -> dict[str, Any]:
     The address begins with http://, so pods do not send the token.
     """
     changes = {
-        "model": {"source": {"huggingFace": {"tokenSecretRef": None}}, "dtype": "bfloat16", "maxModelLen": 256},
+        "model": {"tokenSecretRef": None, "dtype": "bfloat16", "maxModelLen": 256},
         "engine": {
             "maxNumSeqs": 2,
             "settings": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},  # saves an interpreter

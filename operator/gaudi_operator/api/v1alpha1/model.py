@@ -41,9 +41,6 @@ class HuggingFaceSource(ApiModel):
         description="Branch, tag or commit. Only a commit ensures that all pods have the same weights, also after a"
         " restart.",
     )
-    token_secret_ref: SecretKey | None = Field(
-        None, description="Secret with the access token. Required for gated repositories."
-    )
 
 
 class ClaimSource(ApiModel):
@@ -75,7 +72,6 @@ class OciImageSource(ApiModel):
         " restart."
     )
     path: RelativePath = Field(".", description="Folder of the files, relative to the root of the image.")
-    pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the kubelet pulls the image.")
 
 
 class ModelSource(ApiModel):
@@ -102,37 +98,25 @@ class ModelSource(ApiModel):
         return self
 
 
-class ClaimCache(ApiModel):
-    """Model cache: a PersistentVolumeClaim in the same namespace that keeps downloaded files."""
-
-    claim_name: ObjectName = Field(
-        description="Name of the PersistentVolumeClaim. Use access mode ReadWriteMany if pods run on several nodes."
-    )
-
-
-class PodCache(ApiModel):
-    """Model cache: a folder on the disk of the node. The folder is deleted with its pod."""
-
-    size_limit: Quantity | None = Field(
-        None, description="Maximum size of the downloaded files. When left out: the free space of the node's disk."
-    )
-
-
 class FetchCache(ApiModel):
-    """Location of a model's downloaded files. At most one location is set."""
+    """Storage of a model's downloaded files: a PersistentVolumeClaim, or a folder that is deleted with its pod."""
 
     model_config = config_with_rules(
         Rule(
-            rule="!(has(self.persistentVolumeClaim) && has(self.emptyDir))",
-            message="spec.model.cache must not set both persistentVolumeClaim and emptyDir: remove one",
+            rule="!(has(self.existingClaim) && has(self.sizeLimit))",
+            message="spec.model.cache.sizeLimit is only for a cache without existingClaim: remove one of the fields",
         )
     )
-    persistent_volume_claim: ClaimCache | None = Field(
+    existing_claim: ObjectName | None = Field(
         None,
         description="PersistentVolumeClaim that pods share. The first pod downloads the files while other pods wait."
-        " Later pods need no hub.",
+        " Later pods need no hub. Use access mode ReadWriteMany if pods run on several nodes.",
     )
-    empty_dir: PodCache | None = Field(None, description="Separate folder for each pod. Used by default.")
+    size_limit: Quantity | None = Field(
+        None,
+        description="Maximum size of the downloaded files of a pod without existingClaim. When left out: the free space"
+        " of the node's disk.",
+    )
 
 
 class Quantization(ApiModel):
@@ -217,13 +201,18 @@ class Model(ApiModel):
             message="spec.model.kvCacheDtype fp8_inc requires quantization.method inc, which provides its scales",
         ),
         Rule(
-            rule="!(has(self.cache) && (has(self.cache.persistentVolumeClaim) || has(self.cache.emptyDir))) ||"
+            rule="!(has(self.cache) && (has(self.cache.existingClaim) || has(self.cache.sizeLimit))) ||"
             " has(self.source.huggingFace) ||"
             " (has(self.lora.adapters) && self.lora.adapters.exists(adapter, has(adapter.source.huggingFace)))",
             message="spec.model.cache is only for downloaded files: leave it out, or use source huggingFace",
         ),
     )
     source: ModelSource = Field(description="Source of the checkpoint. Exactly one source is set.")
+    token_secret_ref: SecretKey | None = Field(
+        None,
+        description="Secret with the access token of the Hugging Face hub, for the model and its adapters. Required for"
+        " gated repositories.",
+    )
     cache: FetchCache = Field(FetchCache(), description="Storage of files that pods download from a hub.")
     served_names: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
         (), description="Model names that requests may use. When left out: the name of the resource."

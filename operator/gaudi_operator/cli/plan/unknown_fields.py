@@ -17,7 +17,7 @@ _ALIASES = {
     "cards": "spec.parallelism.tensor",
     "count": "spec.parallelism.tensor",
     "gpuMemoryUtilization": "spec.engine.deviceMemoryUtilizationPercent",
-    "hfToken": "spec.model.source.huggingFace.tokenSecretRef",
+    "hfToken": "spec.model.tokenSecretRef",
     "maxTokens": "spec.model.maxModelLen",
     "modelName": "spec.model.servedNames",
     "s3": "spec.model.source",

@@ -19,7 +19,6 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import resolve_image
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
-from gaudi_operator.core.rendering.model_files import hub_tokens
 from gaudi_operator.core.rendering.volumes import shared_memory_size
 from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_operator.core.rollout.revision import Revision
@@ -80,7 +79,6 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
     base_advice = " is not implemented in this release"
     sim_advice = " is not implemented for the sim engine. Remove the field, or use engine vllm."
     is_simulated = spec.engine.name is EngineName.SIM
-    secret_advice = f"{base_advice}. Use the same Secret and key everywhere."
     parallelism, side_containers = spec.parallelism, (*spec.pod.init_containers, *spec.pod.sidecars)
     on_card = spec.engine.name is EngineName.VLLM and not runs_on_cpu(spec.accelerator)
     return (
@@ -106,7 +104,6 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
             " is not allowed, because the operator sets the security context. Remove the field.",
             any("securityContext" in (each.model_extra or {}) for each in side_containers),
         ),
-        ("More than one tokenSecretRef in spec.model", secret_advice, len(hub_tokens(spec.model)) > 1),
     )
 
 

@@ -13,10 +13,9 @@ from gaudi_operator.core.observed import Manifest
 
 @dataclass(frozen=True)
 class ImageField:
-    """The field that sets an image, the field that sets its pull policy, and the reference of the image."""
+    """The field that sets an image, and the reference of the image."""
 
     field: str
-    policy_field: str
     reference: str
 
 
@@ -45,13 +44,12 @@ def advise_on_image(message: str, images: Sequence[ImageField]) -> str:
     longest_reference = max((image.reference for image in images if image.reference in message), key=len, default="")
     candidates = [image for image in images if image.reference == longest_reference] if longest_reference else images
     source = candidates[0].field if len(candidates) == 1 else f"one of {', '.join(image.field for image in candidates)}"
-    policies = ", ".join(image.policy_field for image in candidates)
-    return f"The image is set by {source}. Check its name and registry, {policies} and spec.pod.imagePullSecrets."
+    return f"The image is set by {source}. Check its name and registry, its pull policy and spec.pod.imagePullSecrets."
 
 
 def _container_image_field(field: str, container: Manifest) -> ImageField:
     image_field = SERVER_IMAGE if field == _SERVER else f"{field}.image"
-    return ImageField(image_field, f"{field}.imagePullPolicy", container.get("image") or "")
+    return ImageField(image_field, container.get("image") or "")
 
 
 def _image_volume_fields(template: Manifest, container: Manifest) -> Iterator[ImageField]:
@@ -59,7 +57,7 @@ def _image_volume_fields(template: Manifest, container: Manifest) -> Iterator[Im
     for volume in _volumes(template):
         if (image := volume.get("image")) and volume["name"] in mounted_names:
             field = _source_field(volume["name"], "ociImage")
-            yield ImageField(f"{field}.reference", f"{field}.pullPolicy", image.get("reference") or "")
+            yield ImageField(f"{field}.reference", image.get("reference") or "")
 
 
 def claim_fields(template: Manifest, resource: str) -> dict[str, str]:
@@ -78,6 +76,8 @@ def _claim_field(volume: str, claim: str, resource: str) -> str:
     if volume == "recipes":
         # A claim with this name was created by the operator.
         return "spec.recipeCache" if claim == f"{resource}{RECIPE_PVC_SUFFIX}" else "spec.recipeCache.existingClaim"
+    if volume == "fetched":
+        return "spec.model.cache.existingClaim"
     return f"{_source_field(volume, 'persistentVolumeClaim')}.claimName"
 
 
@@ -110,7 +110,7 @@ def _volumes(template: Manifest) -> Iterator[Manifest]:
     yield from (template.get("spec") or {}).get("volumes") or ()
 
 
-_SOURCES = {"model": "spec.model.source", "fetched": "spec.model.cache", "seed-recipes": "spec.recipeCache"}
+_SOURCES = {"model": "spec.model.source", "seed-recipes": "spec.recipeCache"}
 
 
 def _source_field(volume: str, kind: str) -> str:

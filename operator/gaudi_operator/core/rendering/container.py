@@ -16,7 +16,7 @@ from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CARDS_VARIABLE, CONTAINER, NO_CARDS, REVISION_LABEL
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.model_files import hub_repositories, hub_tokens
+from gaudi_operator.core.rendering.model_files import hub_repositories
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rendering.volumes import TEMPORARY_PATH, runtime_volume_mounts, user_volume_mount
 from gaudi_operator.core.resource import Inference
@@ -180,7 +180,7 @@ def _offline_variables(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 def _secret_variables(spec: GaudiInferenceSpec) -> dict[str, Object]:
     """Return the hub's access token and the API key as references to Secrets, so that manifests contain no values."""
-    secrets = {"HF_TOKEN": next(iter(hub_tokens(spec.model)), None), API_KEY_VARIABLE: spec.server.api_key_secret_ref}
+    secrets = {"HF_TOKEN": spec.model.token_secret_ref, API_KEY_VARIABLE: spec.server.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
         for name, secret in secrets.items()

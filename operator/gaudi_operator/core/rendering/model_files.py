@@ -5,7 +5,6 @@ See docs/how-to/model-sources.md.
 
 from posixpath import join, normpath
 
-from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.v1alpha1.model import HuggingFaceSource, Model, ModelSource
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
@@ -41,14 +40,6 @@ def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
     """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
     sources = (model.source, *(adapter.source for adapter in model.lora.adapters))
     return tuple(source.hugging_face for source in sources if source.hugging_face)
-
-
-def hub_tokens(model: Model) -> tuple[SecretKey, ...]:
-    """Return the distinct access tokens for the repositories of model files.
-
-    A pod supports only one token, which is used for all repositories.
-    """
-    return tuple(dict.fromkeys(repo.token_secret_ref for repo in hub_repositories(model) if repo.token_secret_ref))
 
 
 def describe_fetch_progress(progress: FetchProgress) -> str:

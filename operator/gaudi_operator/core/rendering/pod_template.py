@@ -86,7 +86,7 @@ def _fs_group_settings(spec: GaudiInferenceSpec, group: int | None) -> Object:
     New volumes belong to root, so Kubernetes changes their group. Volumes that already have the right group are not
     changed.
     """
-    fetched = hub_repositories(spec.model) and spec.model.cache.persistent_volume_claim
+    fetched = hub_repositories(spec.model) and spec.model.cache.existing_claim
     if not (fetched or spec.recipe_cache or _writes_to_a_claim(spec.pod)):
         return {}
     # Changing the group of all files in a large cache takes minutes. This policy avoids the change at each start.

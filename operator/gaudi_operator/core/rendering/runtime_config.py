@@ -195,8 +195,8 @@ def _fetch_limit(model: Model) -> int | None:
     The kubelet evicts a pod that exceeds the limit. The limit is part of the configuration, because a pod cannot read
     it.
     """
-    empty_dir = model.cache.empty_dir
-    return parse_bytes(empty_dir.size_limit) if empty_dir and empty_dir.size_limit else None
+    size_limit = model.cache.size_limit
+    return parse_bytes(size_limit) if size_limit else None
 
 
 def _shared_recipes(cache: RecipeCache | None) -> SharedRecipes | None:

@@ -3,7 +3,7 @@
 from posixpath import dirname
 
 from gaudi_operator.api.base import Quantity
-from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
+from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource, PullPolicy
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
@@ -119,8 +119,8 @@ def _recipe_mounts(cache: RecipeCache | None) -> list[Object]:
 
 
 def image_volume_source(image: OciImageSource) -> Object:
-    """Return an image volume, which is always read-only."""
-    return {"image": {"reference": image.reference, "pullPolicy": image.pull_policy.value}}
+    """Return an image volume, which is always read-only. The kubelet pulls the image only if the node lacks it."""
+    return {"image": {"reference": image.reference, "pullPolicy": PullPolicy.IF_NOT_PRESENT.value}}
 
 
 def model_volume_source(source: ModelSource) -> Object | None:
@@ -145,9 +145,9 @@ def _fetched_model_source(cache: FetchCache) -> Object:
 
     A PVC outlives the pod. An emptyDir outlives only the containers of the pod.
     """
-    if claim := cache.persistent_volume_claim:
-        return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
-    return {"emptyDir": _empty_dir_settings(cache.empty_dir.size_limit if cache.empty_dir else None)}
+    if cache.existing_claim:
+        return {"persistentVolumeClaim": {"claimName": cache.existing_claim}}
+    return {"emptyDir": _empty_dir_settings(cache.size_limit)}
 
 
 def _empty_dir_settings(size: Quantity | None) -> Object:

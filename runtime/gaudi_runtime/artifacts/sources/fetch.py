@@ -243,7 +243,7 @@ class Fetch:
             for old_commit in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed_bytes):
                 log.info("Repository %s: removed commit %s, which no process uses", self._source.repo, old_commit)
         if (available_bytes := self._free_bytes()) < needed_bytes:
-            advice = "Use a larger volume" if self._limit_bytes is None else "Raise spec.model.cache.emptyDir.sizeLimit"
+            advice = "Use a larger volume" if self._limit_bytes is None else "Raise spec.model.cache.sizeLimit"
             raise DiskFull(
                 f"Repository {self._source.repo} needs {format_bytes(needed_bytes)} more in {self._root}, but only "
                 f"{format_bytes(available_bytes)} are free. {advice}."

@@ -9,12 +9,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 HUB = {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}
-HUB_WITH_TOKEN = {
-    "source": {
-        "persistentVolumeClaim": None,
-        "huggingFace": {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}},
-    }
-}
+HUB_WITH_TOKEN = {**HUB, "tokenSecretRef": {"name": "hub", "key": "token"}}
 
 
 def template(

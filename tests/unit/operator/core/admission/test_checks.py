@@ -20,11 +20,6 @@ def source(**kinds: Any) -> dict[str, Any]:
     return {"source": {"persistentVolumeClaim": None, **kinds}}
 
 
-def hub_adapter(name: str, secret: str) -> dict[str, Any]:
-    hub = {"repo": f"a/{name}", "tokenSecretRef": {"name": secret, "key": "token"}}
-    return {"name": name, "source": {"huggingFace": hub}}
-
-
 NOT_BUILT = "is not implemented in this release"
 NOT_SIMULATED = "is not implemented for the sim engine. Remove the field, or use engine vllm."
 
@@ -69,14 +64,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         "securityContext in spec.pod.initContainers and spec.pod.sidecars is not allowed, because the operator sets "
         "the security context. Remove the field.",
-    ),
-    "several_tokens": (
-        {
-            "engine": {"name": "vllm"},
-            "model": {"lora": {"adapters": [hub_adapter("sql", "one"), hub_adapter("code", "two")]}},
-        },
-        "NotBuilt",
-        f"More than one tokenSecretRef in spec.model {NOT_BUILT}. Use the same Secret and key everywhere.",
     ),
     "adapters_that_nobody_simulates": (
         {

@@ -50,23 +50,22 @@ def with_sidecar(status: Object) -> PodView:
 
 
 @pytest.mark.parametrize(
-    ("image", "field", "policy"),
+    ("image", "field"),
     [
         # If an image in the spec has no tag, the kubelet reports the image with the tag `latest`.
-        (f"{SERVER}:latest", "spec.server.image (or the installation's default)", "spec.server.imagePullPolicy"),
-        (MODEL, "spec.model.source.ociImage.reference", "spec.model.source.ociImage.pullPolicy"),
+        (f"{SERVER}:latest", "spec.server.image (or the installation's default)"),
+        (MODEL, "spec.model.source.ociImage.reference"),
         (
             "registry.test/sql:latest",
             "spec.model.lora.adapters[0].source.ociImage.reference",
-            "spec.model.lora.adapters[0].source.ociImage.pullPolicy",
         ),
     ],
     ids=["server", "model", "adapter"],
 )
-def test_image_that_cannot_be_pulled_names_its_field(image: str, field: str, policy: str) -> None:
+def test_image_that_cannot_be_pulled_names_its_field(image: str, field: str) -> None:
     assert problem(pulling(image)) == (
         f'Pod a cannot start its container: Back-off pulling image "{image}". The image is set by {field}. Check its '
-        f"name and registry, {policy} and spec.pod.imagePullSecrets."
+        f"name and registry, its pull policy and spec.pod.imagePullSecrets."
     )
 
 

@@ -100,11 +100,11 @@ def test_message_for_an_unknown_revision_names_no_claim() -> None:
             {
                 "model": {
                     "source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}},
-                    "cache": {"persistentVolumeClaim": {"claimName": "hub"}},
+                    "cache": {"existingClaim": "hub"},
                 }
             },
             "hub",
-            "spec.model.cache.persistentVolumeClaim.claimName",
+            "spec.model.cache.existingClaim",
         ),
         (
             {

@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.pods.volumes import RESERVED_PATHS, RESERVED_VO
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.rendering.pod_template import worker_template
 from tests.unit.operator.core.gaudi_classes import class_settings
-from tests.unit.operator.core.rendered_pod import HUB, container, environment, spec, template, volume
+from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template, volume
 from tests.unit.operator.core.resources import CARD
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -156,10 +156,8 @@ def test_allowed_variable_does_not_replace_the_operators() -> None:
 
 
 def test_only_the_runtime_gets_the_operators_secrets() -> None:
-    hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
-    model = {"source": {"persistentVolumeClaim": None, "huggingFace": hub}}
     server = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
-    found = spec(model=model, server=server, pod={"sidecars": [LOG]})
+    found = spec(model=HUB_WITH_TOKEN, server=server, pod={"sidecars": [LOG]})
     assert {"HF_TOKEN", "VLLM_API_KEY"} <= {each["name"] for each in found["containers"][0]["env"]}
     assert [each["name"] for each in found["initContainers"][0]["env"]] == ["HABANA_VISIBLE_DEVICES"]
 

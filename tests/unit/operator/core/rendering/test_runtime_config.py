@@ -61,8 +61,8 @@ def test_checkpoint_path_is_below_the_mount(source: dict[str, Any], folder: str)
 
 
 def test_configuration_has_the_repository_without_its_token() -> None:
-    hub = {"repo": "a/b", "revision": "v1", "tokenSecretRef": {"name": "hub", "key": "token"}}
-    found = config(model={"source": {"persistentVolumeClaim": None, "huggingFace": hub}}).model
+    source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b", "revision": "v1"}}
+    found = config(model={"source": source, "tokenSecretRef": {"name": "hub", "key": "token"}}).model
     assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))
 
 
@@ -84,7 +84,7 @@ def test_dynamic_quantization_needs_no_config_file() -> None:
 
 def test_size_limit_of_the_local_folder_is_in_bytes() -> None:
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}
-    limited = config(model={"source": source, "cache": {"emptyDir": {"sizeLimit": "2Ki"}}})
+    limited = config(model={"source": source, "cache": {"sizeLimit": "2Ki"}})
     assert limited.model.fetch_limit_bytes == 2048
     assert config(model={"source": source}).model.fetch_limit_bytes is None
 

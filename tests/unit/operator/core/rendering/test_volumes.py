@@ -7,7 +7,7 @@ import pytest
 from tests.unit.operator.core.rendered_pod import HUB, container, environment, mount, mounts, spec, volume
 from tests.unit.operator.core.resources import CARD
 
-HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
+HUB_AND_CLAIM = {**HUB, "cache": {"existingClaim": "shared"}}
 
 
 def test_fetched_model_has_only_a_writable_volume() -> None:
@@ -28,10 +28,10 @@ def test_hub_adapter_is_fetched_next_to_a_mounted_model() -> None:
     assert "HF_HUB_OFFLINE" not in environment(**fields)
 
 
-def test_adapter_token_is_used_if_the_model_has_no_token() -> None:
-    hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
-    adapters = [{"name": "a", "source": {"huggingFace": hub}}]
-    found = environment(model={"lora": {"adapters": adapters}}, engine={"name": "vllm"})
+def test_token_is_used_if_only_an_adapter_is_fetched() -> None:
+    adapters = [{"name": "a", "source": {"huggingFace": {"repo": "a/b"}}}]
+    model = {"lora": {"adapters": adapters}, "tokenSecretRef": {"name": "hub", "key": "token"}}
+    found = environment(model=model, engine={"name": "vllm"})
     assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
 
 
@@ -52,7 +52,7 @@ def test_new_pvc_is_writable_by_the_pods_user() -> None:
 
 
 def test_local_folder_has_the_requested_limit() -> None:
-    limited = {**HUB, "cache": {"emptyDir": {"sizeLimit": "40Gi"}}}
+    limited = {**HUB, "cache": {"sizeLimit": "40Gi"}}
     assert volume("fetched", model=limited)["emptyDir"] == {"sizeLimit": "40Gi"}
     assert "fsGroup" not in spec(model=limited)["securityContext"]
 

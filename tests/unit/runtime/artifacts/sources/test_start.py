@@ -151,9 +151,7 @@ async def test_stop_ends_the_validation_of_a_mounted_checkpoint(board: Board, tm
 async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site, board: Board) -> None:
     limited = config(site, EngineName.TORCH)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
-    with pytest.raises(
-        DiskFull, match=r"needs 1 MiB more in .* free\. Raise spec\.model\.cache\.emptyDir\.sizeLimit\.$"
-    ):
+    with pytest.raises(DiskFull, match=r"needs 1 MiB more in .* free\. Raise spec\.model\.cache\.sizeLimit\.$"):
         fetch_model(limited, board, threading.Event())
     assert site.hub.downloads() == []
 
