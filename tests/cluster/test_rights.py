@@ -15,7 +15,8 @@ from scripts.chart_docs import MANIFEST
 from tests.cluster.objects import Objects, admin_client
 from tests.support.permissions import rules
 
-VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "restore")
+"""The verbs of the API, and the verb that the chart's policy requires for writes of revisions."""
 HIGHER = ("impersonate", "bind", "escalate", "approve", "sign")
 """Verbs that allow an account to act as another one."""
 
