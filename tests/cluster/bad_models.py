@@ -52,7 +52,7 @@ MODELS = (
     Bad("claim_name_missing", "claimName: Required value", source(persistentVolumeClaim={"claimName": None})),
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
     Bad(
-        "two_caches_named",
+        "size_limit_of_a_shared_cache",
         "spec.model.cache.sizeLimit is only for a cache without existingClaim",
         {
             "model": {

@@ -5,7 +5,7 @@ from functools import partial
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, NAME_LABEL
 from gaudi_runtime.contract.report import RequestCounts
 from tests.cluster.pods import only_child, ready
-from tests.cluster.test_rollout import phase, revisions
+from tests.cluster.test_rollout import revisions, shows
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.kube_api import KubeApi, Object, until
@@ -111,6 +111,6 @@ async def test_scaled_to_zero_is_ready_without_pods(api: KubeApi, kubelet: Kubel
     await api.create(gaudi_inference("tiny"))
     await until(partial(ready, api), "the resource to be Ready")
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}}, "scale")
-    await until(partial(phase, api, "ScaledToZero"), "the phase ScaledToZero")
+    await until(partial(shows, api, "ScaledToZero"), "the reason ScaledToZero")
     assert not await api.list("Pod", NAME_LABEL)
     assert await ready(api)
