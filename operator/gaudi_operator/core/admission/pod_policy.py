@@ -1,6 +1,6 @@
 """The rules for the revisions and children of a resource: folders of nodes that the installation allows, and limits.
 
-The rules apply to every revision that is about to run: new, pinned, rolled back to, or scaled up. The API server checks
+The rules apply to every revision that is about to run: new, rolled back to, or scaled up. The API server checks
 the fields of the pods (charts/gaudi-operator/templates/operator-policy.yaml).
 """
 
