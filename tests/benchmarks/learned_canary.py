@@ -11,7 +11,7 @@ would be rolled back.
 import sys
 from collections.abc import Iterator
 
-from gaudi_operator.api.v1alpha1.scaling import Canary
+from gaudi_operator.api.v1alpha1.rollout import Canary
 from gaudi_operator.cli.plan.document import PlanDocument, parse_document, read_plan_document
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy

@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
-from gaudi_operator.shell.writing.events import BURST
+from gaudi_operator.shell.writing.event_writer import BURST
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from tests.cluster.pods import ready
 from tests.support.builders import gaudi_inference

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
+from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template
-from gaudi_operator.core.resource import read_inference
 from localcluster import ControlPlane
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.test_platform_pods import ENV, OF_A_CLASS, POD

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from gaudi_operator.core.status.status import STATUS_DELAY_SECONDS
+from gaudi_operator.core.status.status_builder import STATUS_DELAY_SECONDS
 from tests.cluster.pods import leads, ready, running
 from tests.cluster.test_events_and_metrics import events_with
 from tests.support.builders import gaudi_inference

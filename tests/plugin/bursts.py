@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import typical_cost

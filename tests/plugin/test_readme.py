@@ -7,8 +7,8 @@ import pytest
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import judge_gate
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.plugin.engine import Facts, Run, run_in_fork
 from tests.support.documented import tiny_llama

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
 from tests.support.concurrent_load import MIXED_SAMPLING, count_tokens, mixed_requests, send_requests

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.bucket_policy_check import PolicyCheck
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.policy_check import PolicyCheck
 
 
 @dataclass(frozen=True)

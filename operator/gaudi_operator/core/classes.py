@@ -24,11 +24,11 @@ from gaudi_operator.api.v1alpha1.inference_class import (
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, ResourceAmounts
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTROLLER_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.errors import Problem
 
 FORBIDDEN = "ForbiddenByClass"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.resource import InferenceCache
+from gaudi_operator.core.inference import InferenceCache
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import ClusterClient
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
@@ -23,7 +23,7 @@ from gaudi_operator.shell.watching.kopf_watches import WatchSession
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
 from gaudi_operator.shell.watching.store import Store
 from gaudi_operator.shell.writing.apply import Writer
-from gaudi_operator.shell.writing.events import Publisher
+from gaudi_operator.shell.writing.event_writer import Publisher
 
 # If no watch was renewed for this time, the leader is not alive. The time is the longest watch plus one minute, because
 # kopf delays the next watch.

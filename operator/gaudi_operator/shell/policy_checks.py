@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from gaudi_operator.clock import Clock
-from gaudi_operator.core.policy_check import CheckPending, PolicyCheck
+from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.errors import Problem
 

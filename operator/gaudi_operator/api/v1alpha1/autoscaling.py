@@ -6,7 +6,7 @@ from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.schema_keywords import Block, Rule, config_with_rules
-from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
+from gaudi_operator.api.v1alpha1.rollout import MAX_REPLICAS
 
 
 class Autoscaling(ApiModel):

@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources
 from gaudi_operator.api.v1alpha1.pods.pod import SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
-from gaudi_operator.api.v1alpha1.scaling import MAX_REPLICAS
+from gaudi_operator.api.v1alpha1.rollout import MAX_REPLICAS
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 

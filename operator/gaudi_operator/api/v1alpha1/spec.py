@@ -14,7 +14,7 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, REACHED_FROM_OUTSIDE, NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.rollout import Rollout
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup

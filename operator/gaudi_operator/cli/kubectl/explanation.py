@@ -15,9 +15,9 @@ from gaudi_operator.api.v1alpha1.status import (
     PodState,
     RevisionPhase,
 )
+from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.text import make_one_line
 
 LOG = "kubectl logs {pod} -n {namespace} --all-containers --tail=50"

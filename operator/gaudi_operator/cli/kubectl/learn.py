@@ -9,8 +9,8 @@ import typer
 
 from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
 from gaudi_operator.cli.plan.options import FormOption, PatchForm
+from gaudi_operator.core.inference import read_inference, read_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_inference, read_status
 from gaudi_runtime.contract.bucketing import OptimalSettings
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
 from gaudi_runtime.contract.text import make_one_line

@@ -17,7 +17,7 @@ import typer
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
 from gaudi_operator.cli.options import with_options_of
-from gaudi_operator.core.resource import SpecUnreadable
+from gaudi_operator.core.inference import SpecUnreadable
 from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import RuntimeStartError
 

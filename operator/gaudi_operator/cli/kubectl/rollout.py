@@ -12,9 +12,9 @@ import typer
 
 from gaudi_operator.api.v1alpha1.status import RevisionStatus
 from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
+from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import make_one_line

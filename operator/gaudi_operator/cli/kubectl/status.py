@@ -14,8 +14,8 @@ from gaudi_operator.cli.kubectl.explanation import NOT_OBSERVED, Explanation, ex
 from gaudi_operator.cli.kubectl.leader import minutes_without_change, why_no_leader
 from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs, table
+from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.text_formats import parse_timestamp
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import make_one_line

@@ -18,9 +18,9 @@ from gaudi_operator.cli.kubectl.rollout import (
     read_stored_revisions,
     refuse_if_paused,
 )
+from gaudi_operator.core.inference import read_inference, read_status
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.resource import read_inference, read_status
 from gaudi_operator.core.rollout.inputs import read_inputs, revision_inputs
 from gaudi_operator.core.rollout.revision import Revision
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.cli.plan.document import PlanDocument
-from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.output import build_table
+from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.plot import PlotPoint, plot_svg
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import spec_spelling

@@ -28,7 +28,7 @@ from gaudi_runtime.planning.planner import make_plan
 if TYPE_CHECKING:
     from gaudi_operator.api.v1alpha1.status import PlanState
     from gaudi_operator.cli.plan.forecast_target import EstimatedBlocks
-    from gaudi_operator.core.resource import Inference
+    from gaudi_operator.core.inference import Inference
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 MOST_NAMES = 10
@@ -220,7 +220,7 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
 
 def _measured_plan(document: Document) -> "PlanState | None":
     """Return the plan in the status if a pod measured the plan and the status describes the current spec."""
-    from gaudi_operator.core.resource import read_status
+    from gaudi_operator.core.inference import read_status
 
     status = read_status(document)
     plan = status.plan if status.observed_generation == document["metadata"].get("generation") else None

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.cli.plan.document import PlanDocument, read_text
-from gaudi_operator.cli.plan.figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.forecast_target import forecast_target
+from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.validation_hints import validation_hints
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
 from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
-from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.gate.thresholds import why_unreachable
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.rendering.execution_mode import captures_graphs
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape

@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.cli.plan.faults import MOST_FAULTS, describe_faults
 from gaudi_operator.cli.plan.unknown_fields import describe_unknown_fields
-from gaudi_operator.core.resource import Identity, Inference
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_runtime.errors import ConfigError
 
 

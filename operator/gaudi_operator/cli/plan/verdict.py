@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gaudi_operator.api.v1alpha1.status import PlanState
-from gaudi_operator.cli.plan.figures import PlanFigures
+from gaudi_operator.cli.plan.plan_figures import PlanFigures
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase

@@ -2,7 +2,7 @@
 
 See docs/reference/conditions.md, Before a pod runs.
 
-  checks             ordered checks of the spec against the installation and limits of all models
+  spec_checks        ordered checks of the spec against the installation and limits of all models
   engine_settings    the check of engine settings, and settings without effect
   attention_slicing  settings of long prompts that vLLM's plugin rejects
   speculation        settings of speculative decoding that no pod can run

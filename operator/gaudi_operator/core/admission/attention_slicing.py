@@ -6,9 +6,9 @@ that their spec works.
 
 from math import ceil
 
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.attention_settings import QUERY_PADDING, SLICES_FROM, SLICING, slicing_threshold, uses_slices
 

@@ -6,10 +6,10 @@ The runtime defines the rules (gaudi_runtime/knobs). Messages name the fields of
 from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
 from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config, settings_by_place
-from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem

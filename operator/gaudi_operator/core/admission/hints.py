@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_vllm_on_card
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.knobs.speculation import read_speculation

@@ -9,10 +9,10 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.bucketing import Gaps
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
-from gaudi_operator.core.policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
 from gaudi_operator.core.rendering.runtime_config import bucket_policy, plan_limits
-from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_runtime.buckets.kv_blocks import most_useful_blocks
 from gaudi_runtime.contract.config import plan_hash
 

@@ -12,11 +12,11 @@ from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.core.admission.limited_values import Rendered, host_paths
 from gaudi_operator.core.admission.limits import find_problem, is_path_inside
 from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.resource import Inference
-from gaudi_operator.core.rollout.planner import resolve_pod_count
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.scale_step import resolve_pod_count
 from gaudi_runtime.errors import Problem
 
 

@@ -3,10 +3,10 @@
 See docs/internals/vllm.md, Speculative decoding.
 """
 
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.runtime_config import plan_limits
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem

@@ -19,21 +19,25 @@ from gaudi_operator.core.admission.pod_policy import render_limited
 from gaudi_operator.core.blocks import read_objects, read_text
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.children.garbage import delete_child, find_garbage, unread_config_maps
-from gaudi_operator.core.children.network import network_policy, service, service_account
-from gaudi_operator.core.children.scaling import horizontal_pod_autoscaler, pod_disruption_budget, scale_down_window
+from gaudi_operator.core.children.network_objects import network_policy, service, service_account
+from gaudi_operator.core.children.scaling_objects import (
+    horizontal_pod_autoscaler,
+    pod_disruption_budget,
+    scale_down_window,
+)
 from gaudi_operator.core.children.workloads import (
     controller_revision,
     leader_worker_set,
     replica_set,
     rollout_annotations,
 )
+from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_operator.core.rollout.live_workloads import live_workloads, revisions_with_workloads, running_revisions
 from gaudi_operator.core.rollout.replicas import PlannedReplicas, count_ending_pods, spec_replicas_by_revision
 from gaudi_operator.core.rollout.revision import Revision

@@ -7,9 +7,9 @@ the workload, whose controller creates and deletes the pods.
 from collections.abc import Mapping
 from typing import Any
 
+from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.names import CONTROLLER_ANNOTATION, DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
 from gaudi_operator.core.rendering.metadata import Object, child_manifest, revision_labels
-from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.controller_revision import history_annotations
 from gaudi_operator.core.rollout.revision import Revision
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gaudi_operator.api.v1alpha1.scaling import Canary
+from gaudi_operator.api.v1alpha1.rollout import Canary
 from gaudi_operator.api.v1alpha1.status import LastTermination
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines

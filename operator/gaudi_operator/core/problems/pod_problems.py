@@ -27,7 +27,7 @@ from gaudi_operator.core.pods.start_delays import (
 from gaudi_operator.core.pods.terminations import describe_activity
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.claims import advise_on_claim_mounts, explain_unbound_claims, mentions_volumes
-from gaudi_operator.core.problems.containers import (
+from gaudi_operator.core.problems.container_problems import (
     container_start_problem,
     crash_loop_problem,
     side_container_exit_problem,

@@ -3,7 +3,7 @@
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.inference import Inference
 from gaudi_runtime.contract.config import (
     EngineName,
     ExecutionMode,

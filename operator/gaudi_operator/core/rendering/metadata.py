@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_operator.core.names import (
     APPLIED_HASH_ANNOTATION,
     MANAGED_BY,
@@ -12,7 +13,6 @@ from gaudi_operator.core.names import (
     REVISION_LABEL,
     WORKER_INDEX_LABEL,
 )
-from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.text_formats import short_hash
 
 Object = dict[str, Any]

@@ -5,13 +5,13 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER, Pod
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.container import runtime_container, side_containers
 from gaudi_operator.core.rendering.metadata import Object, child_labels, revision_labels
 from gaudi_operator.core.rendering.model_files import hub_repositories
-from gaudi_operator.core.rendering.volumes import pod_volumes
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.rendering.pod_volumes import pod_volumes
 
 PRESTOP_SECONDS = 5
 EXIT_SECONDS = 10

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from posixpath import basename
 
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
+from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.names import RECIPE_PVC_SUFFIX
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object, child_manifest
-from gaudi_operator.core.resource import Identity
 from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
 

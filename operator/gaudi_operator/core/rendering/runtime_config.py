@@ -12,11 +12,11 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, WarmupPolicy
+from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.quantities import parse_bytes
 from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu, steps_by_tokens
 from gaudi_operator.core.rendering.metadata import Object, child_manifest
 from gaudi_operator.core.rendering.model_files import adapter_mount_path, checkpoint_folder, model_folder
-from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.bucketing import (
     MOST_DRAFTS,

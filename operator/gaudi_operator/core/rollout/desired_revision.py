@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
 from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
-from gaudi_operator.core.resource import Inference, cache_on_inference
 from gaudi_operator.core.rollout.inputs import (
     revision_inputs,
     revision_name,

@@ -13,7 +13,7 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
-from gaudi_operator.core.resource import Inference, SpecUnreadable, cache_on_inference
+from gaudi_operator.core.inference import Inference, SpecUnreadable, cache_on_inference
 from gaudi_operator.core.text_formats import short_hash
 
 VERSION = 4

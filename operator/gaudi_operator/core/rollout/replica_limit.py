@@ -7,8 +7,8 @@ the limit becomes lower, existing replicas of a revision stay, so that a change 
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.replicas import full_replicas_by_revision
 from gaudi_operator.core.rollout.revision import Revision
 

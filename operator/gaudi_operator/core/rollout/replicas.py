@@ -11,9 +11,9 @@ from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import limit_for_back_off
 from gaudi_operator.core.rollout.live_workloads import live_workloads
-from gaudi_operator.core.rollout.planner import RevisionPodCounts
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
+from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import parse_int32
 

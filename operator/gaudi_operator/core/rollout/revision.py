@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from gaudi_operator.core.blocks import read_object, read_objects
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantities import parse_quantity
-from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.inputs import (
     are_same_inputs,
     revision_inputs,

@@ -10,7 +10,7 @@ next pod starts after the trial.
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from gaudi_operator.api.v1alpha1.scaling import OnFailure
+from gaudi_operator.api.v1alpha1.rollout import OnFailure
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView

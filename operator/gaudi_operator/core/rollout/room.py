@@ -9,14 +9,14 @@ replacement in place until the rollout is complete. A later leader can therefore
 import json
 from collections.abc import Sequence
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
+from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.start_delays import why_creation_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.resource import Identity
-from gaudi_operator.core.rollout.planner import resolve_pod_count
+from gaudi_operator.core.rollout.scale_step import resolve_pod_count
 
 _MAX_TEXT = 600
 

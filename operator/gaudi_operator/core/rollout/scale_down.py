@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import REMOVED_FIRST
-from gaudi_operator.core.pods.progress import captured_percent
+from gaudi_operator.core.pods.pod_progress import captured_percent
 from gaudi_operator.core.pods.view import PodView
 
 SEEN_SECONDS = 0.2

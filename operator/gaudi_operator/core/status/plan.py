@@ -4,10 +4,10 @@ Before the first report there are no figures. spec_conditions.py judges the plan
 """
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
-from gaudi_operator.core.pods.progress import WARMED_UP_PHASES, captured_percent
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.execution_mode import preparation
-from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.plan_advice import plan_advice
 from gaudi_runtime.contract.report import MemorySplit, PlanGaps, WarmupReport

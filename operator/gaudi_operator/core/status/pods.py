@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.recompiles import RECOMPILING
 from gaudi_operator.core.gate.thresholds import explain_shortfall
-from gaudi_operator.core.pods.progress import captured_percent, warmup_percent
+from gaudi_operator.core.pods.pod_progress import captured_percent, warmup_percent
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,

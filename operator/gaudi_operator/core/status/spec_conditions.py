@@ -10,8 +10,8 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.hints import plan_hints
 from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.rendering.execution_mode import captures_graphs, preparation
-from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.cold_shapes import describe_cold_shapes
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict

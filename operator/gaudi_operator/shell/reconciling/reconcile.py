@@ -8,10 +8,10 @@ from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
+from gaudi_operator.core.bucket_policy_check import PolicyCheck
 from gaudi_operator.core.classes import needs_namespace_labels
+from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.policy_check import PolicyCheck
-from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.refusal import add_refusal
 from gaudi_operator.errors import StalledError
 from gaudi_operator.shell.metrics.monitoring import Metrics
@@ -21,7 +21,7 @@ from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.watching.trimmed_objects import decode_templates
 from gaudi_operator.shell.writing.apply import Writer
-from gaudi_operator.shell.writing.events import Publisher
+from gaudi_operator.shell.writing.event_writer import Publisher
 from gaudi_runtime.errors import Problem
 
 GATES_AT_ONCE = 32

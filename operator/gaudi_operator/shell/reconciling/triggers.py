@@ -4,7 +4,7 @@ from typing import Any
 
 from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.status.status import status_delay
+from gaudi_operator.core.status.status_builder import status_delay
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, kind_of
 from gaudi_operator.shell.polling.status_port import status_port_of
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
     """Return an incoming object. If the object is foreign to the operator or too large, return only its name."""
     # Return GaudiInferences and classes unchanged. The schema of a class limits its size, and the store drops the
-    # blocks of a GaudiInference that are too large (core/resource.py).
+    # blocks of a GaudiInference that are too large (core/inference.py).
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):

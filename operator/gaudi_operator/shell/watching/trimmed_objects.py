@@ -14,9 +14,9 @@ from msgspec import Raw, ValidationError, convert
 from msgspec.json import Decoder
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.inference import drop_oversized_blocks
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.resource import drop_oversized_blocks
 from gaudi_operator.core.text_formats import hash_texts, short_hash
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,

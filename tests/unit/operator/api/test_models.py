@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gaudi_operator.api.schema_keywords import PRESERVE
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.rollout import Rollout
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.rendering.runtime_config import bucket_policy
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits

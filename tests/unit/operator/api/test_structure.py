@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
 from gaudi_operator.api.schema_keywords import PRESERVE
-from gaudi_operator.core.resource import BLOCKS
+from gaudi_operator.core.inference import BLOCKS
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 
 KEYWORDS = {

@@ -13,11 +13,11 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
+from gaudi_operator.core.bucket_policy_check import FindResult, PolicyCheck
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed, PodReport
-from gaudi_operator.core.policy_check import FindResult, PolicyCheck
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.client import ClusterClient as Client
 from gaudi_operator.shell.kinds import RESOURCE, kind_of

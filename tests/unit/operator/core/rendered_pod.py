@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.pod_template import pod_template
-from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.core.resources import DEFAULTS, inference
 

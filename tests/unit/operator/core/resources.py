@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
-from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.inputs import RevisionInputs, revision_inputs
 from tests.support.builders import Object, gaudi_inference
 

@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.policy_check import CheckPending, PolicyCheck
 from gaudi_runtime.buckets.bucket_plan import DropRule
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from gaudi_operator.core.inference import Inference, InferenceCache
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.resource import Inference, InferenceCache
 from tests.unit.operator.core.resources import resource
 
 

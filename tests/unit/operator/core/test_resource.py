@@ -5,16 +5,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.rollout import Rollout
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
-from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import (
+from gaudi_operator.core.inference import (
     MOST_LEVELS,
     SpecUnreadable,
     drop_oversized_blocks,
     read_inference,
     read_sections,
 )
+from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import inference, resource
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from gaudi_operator.core.policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import PolicyCheck
 from gaudi_operator.shell.kinds import kind_of
 from gaudi_operator.shell.watching.incoming import reduce_foreign
 from gaudi_runtime.errors import Problem

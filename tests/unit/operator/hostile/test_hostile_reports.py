@@ -4,7 +4,7 @@ import json
 
 from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import MAX_PODS
-from gaudi_operator.core.status.figures import MAX_COLD_SHAPES
+from gaudi_operator.core.status.warmup_figures import MAX_COLD_SHAPES
 from tests.unit.operator.hostile.fleet import PODS, status_of_a_fleet
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event
+from gaudi_operator.core.bucket_policy_check import PolicyCheck
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.policy_check import PolicyCheck
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
 from gaudi_operator.shell.metrics.monitoring import Metrics
@@ -17,7 +17,7 @@ from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.watching.store import Key
 from gaudi_operator.shell.writing.apply import Writer
-from gaudi_operator.shell.writing.events import Publisher
+from gaudi_operator.shell.writing.event_writer import Publisher
 from tests.support.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 from tests.world.api import Object

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_operator.clock import SYSTEM
 from gaudi_operator.core.admission.kv_cache_bounds import policy_check
-from gaudi_operator.core.policy_check import CheckPending, PolicyCheck
+from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
 from gaudi_operator.shell import policy_checks
 from gaudi_operator.shell.policy_checks import CheckQueue, PolicyChecks, QueuedCheck
 from gaudi_operator.shell.watching.store import Key

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from examples.make_tiny_checkpoint import make_checkpoint
+from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.resource import read_inference
 from gaudi_runtime.contract.report import Phase
 from tests.support.concurrent_load import count_tokens, mixed_requests, send_requests
 from tests.support.examples import FOLDER

@@ -15,8 +15,8 @@ from gaudi_operator.cli.kubectl.undo import (
     undo_patch,
     undo_target,
 )
+from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.resource import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, serialize_inputs
 from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object, patched

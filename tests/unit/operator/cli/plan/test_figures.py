@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_operator.cli.plan.figures import expected_traffic, figures_of
+from gaudi_operator.cli.plan.plan_figures import expected_traffic, figures_of
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings
 from gaudi_runtime.contract.report import BucketPhase

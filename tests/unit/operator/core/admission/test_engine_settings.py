@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored, why_settings_are_wrong
+from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict

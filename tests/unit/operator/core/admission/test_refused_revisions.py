@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
-from gaudi_operator.core.admission.checks import check_groups_served, check_revision_allowed, first_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.spec_checks import check_groups_served, check_revision_allowed, first_violation
 from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.desired_revision import desired_revision

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.spec_checks import first_violation
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "model-sources.md").read_text()

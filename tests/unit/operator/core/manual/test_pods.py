@@ -9,8 +9,8 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, ResourceAmounts
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
+from gaudi_operator.core.admission.spec_checks import first_violation
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
 from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantities import parse_bytes
+from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rendering.volumes import shared_memory_size
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference

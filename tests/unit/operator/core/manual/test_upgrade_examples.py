@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.checks import first_violation
-from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rollout.inputs import revision_inputs
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import DEFAULTS

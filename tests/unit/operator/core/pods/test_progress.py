@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_operator.core.pods.progress import captured_percent, warmup_percent
+from gaudi_operator.core.pods.pod_progress import captured_percent, warmup_percent
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import Phase, PhaseProgress, VisionProgress
 from tests.unit.operator.core.reports import report

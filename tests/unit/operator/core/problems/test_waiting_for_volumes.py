@@ -9,7 +9,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.spec_fields import claim_fields
-from gaudi_operator.core.rendering.volumes import pod_volumes
+from gaudi_operator.core.rendering.pod_volumes import pod_volumes
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.resource import SpecUnreadable, read_inference
+from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.rollout.inputs import (
     VERSION,
     are_same_inputs,

@@ -11,7 +11,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.revision_choice import choose_revision, last_good_revision
-from gaudi_operator.core.rollout.rollout import plan_rollout
+from gaudi_operator.core.rollout.rollout_plan import plan_rollout
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import pod, view

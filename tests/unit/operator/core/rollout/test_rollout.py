@@ -10,7 +10,7 @@ from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.rollout import plan_rollout
+from gaudi_operator.core.rollout.rollout_plan import plan_rollout
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object, copied

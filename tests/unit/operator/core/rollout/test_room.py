@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
+from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.inference import read_identity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.rollout.room import can_replace_in_place, explain_blocked_upgrade, why_replaced_in_place
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp

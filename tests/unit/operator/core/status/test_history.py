@@ -7,7 +7,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.status.status import revision_states, throttle_status
+from gaudi_operator.core.status.status_builder import revision_states, throttle_status
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, state_of, warming

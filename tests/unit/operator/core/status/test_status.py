@@ -23,7 +23,7 @@ from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.status import (
+from gaudi_operator.core.status.status_builder import (
     FIRST_REPORTS_SECONDS,
     MANY_PODS_SECONDS,
     STATUS_DELAY_SECONDS,

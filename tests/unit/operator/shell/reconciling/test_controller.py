@@ -9,7 +9,7 @@ import pytest
 from gaudi_operator.core.actions import Decision, SetGate
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.status.status import STATUS_DELAY_SECONDS
+from gaudi_operator.core.status.status_builder import STATUS_DELAY_SECONDS
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.slots import Rank

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.names import CONTAINER, GATE
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.status.status import MANY_PODS_SECONDS, STATUS_DELAY_SECONDS
+from gaudi_operator.core.status.status_builder import MANY_PODS_SECONDS, STATUS_DELAY_SECONDS
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.triggers import (
     FOLLOW_SECONDS,

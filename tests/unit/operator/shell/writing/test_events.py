@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Event
 from gaudi_operator.shell.client import ApiResponse
-from gaudi_operator.shell.writing.events import BURST, SERIES_SECONDS, Publisher
+from gaudi_operator.shell.writing.event_writer import BURST, SERIES_SECONDS, Publisher
 from tests.support.kube_api import until
 from tests.unit.operator.shell.memory import Memory
 from tests.world.api import Object

@@ -1,6 +1,6 @@
 """The status of a resource, built from the state of one reconcile, with throttled writes.
 
-figures.py selects the pods for the figures. `status.revisions` contains the stored revisions, newest first, with
+warmup_figures.py selects the pods for the figures. `status.revisions` contains the stored revisions, newest first, with
 number, age and phase.
 """
 
@@ -16,14 +16,14 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.children.network import endpoint_url
+from gaudi_operator.core.children.network_objects import endpoint_url
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels
 from gaudi_operator.core.rollout.backoff import FailureRecord
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status import figures
+from gaudi_operator.core.status import warmup_figures
 from gaudi_operator.core.status.condition_table import judge_conditions
 from gaudi_operator.core.status.conditions import TRUE, expected_ready_replicas
 from gaudi_operator.core.status.pods import pod_states
@@ -77,13 +77,13 @@ _FIELDS_OF_SPEC = ("selector", "endpoint", "recipe_cache")
 
 def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
     """Return the figures for the status. Until a pod has reported, the written figures stay."""
-    pods = figures.pods_for_figures(state)
+    pods = warmup_figures.pods_for_figures(state)
     pod_names = {pod.name for pod in pods}
     figure_rows = [row for row in rows if row.name in pod_names]
     fields: dict[str, Any] = {
-        "captured_percent": figures.lowest_captured_percent(figure_rows),
-        "warmup": figures.warmup_progress(state, rows),
-        "recompiles": figures.recompile_counts(
+        "captured_percent": warmup_figures.lowest_captured_percent(figure_rows),
+        "warmup": warmup_figures.warmup_progress(state, rows),
+        "recompiles": warmup_figures.recompile_counts(
             [row for row in rows if row.ready], [pod.report for pod in state.serving_pods if pod.report]
         ),
     }

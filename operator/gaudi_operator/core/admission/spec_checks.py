@@ -1,7 +1,7 @@
 """The admission checks: ordered functions, each of which finds one fault. The first violation is reported.
 
 The API server refuses other faults by the CEL rules of the fields. These checks need data that CEL rules cannot read,
-such as the installation. The bucket policy has a check of its own (core/policy_check.py).
+such as the installation. The bucket policy has a check of its own (core/bucket_policy_check.py).
 
 A spec that is refused here can never work. A spec that passes may still fall short, which only a pod can find.
 """
@@ -14,13 +14,13 @@ from gaudi_operator.core.admission.engine_settings import check_engine_settings
 from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks, min_device_memory
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.speculation import check_speculation
+from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import resolve_image
 from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
-from gaudi_operator.core.rendering.volumes import shared_memory_size
-from gaudi_operator.core.resource import Inference, cache_on_inference
+from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, Problem

@@ -9,13 +9,6 @@ from gaudi_operator.core.problems.pod_problems import failed_pods_problem, worst
 from gaudi_operator.core.problems.resolution import worst_problem
 from gaudi_operator.core.rollout.backoff import add_back_off
 from gaudi_operator.core.rollout.live_workloads import live_workloads
-from gaudi_operator.core.rollout.planner import (
-    RolloutPolicy,
-    RolloutProgress,
-    RolloutStep,
-    next_rollout_step,
-    rollout_policy,
-)
 from gaudi_operator.core.rollout.replica_limit import describe_excess, limit_replicas
 from gaudi_operator.core.rollout.replicas import count_ending_pods, count_pods, full_replicas
 from gaudi_operator.core.rollout.revision import Revision, renumber_as_newest
@@ -25,6 +18,13 @@ from gaudi_operator.core.rollout.room import (
     explain_blocked_upgrade,
     stored_in_place_reason,
     why_replaced_in_place,
+)
+from gaudi_operator.core.rollout.scale_step import (
+    RolloutPolicy,
+    RolloutProgress,
+    RolloutStep,
+    next_rollout_step,
+    rollout_policy,
 )
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_runtime.errors import Problem

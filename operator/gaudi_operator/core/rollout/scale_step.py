@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutType
+from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, Oc
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.model_files import adapter_mount_path, hub_repositories
 from gaudi_operator.core.rendering.recipe_pvc import recipe_pvc_name
-from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.ports import (
     CACHE_PATH,
     CONFIG_PATH,
@@ -126,7 +126,7 @@ def image_volume_source(image: OciImageSource) -> Object:
 def model_volume_source(source: ModelSource) -> Object | None:
     """Return the read-only volume source of a model, or None if the runtime fetches the model.
 
-    Raises ValueError for a source that admission/checks.py should have refused.
+    Raises ValueError for a source that admission/spec_checks.py should have refused.
     """
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}

@@ -8,9 +8,9 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
-from gaudi_operator.core.pods.progress import WARMED_UP_PHASES
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES
 from gaudi_operator.core.rendering.metadata import Object, child_manifest, selector_labels
-from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.state import State
 
 

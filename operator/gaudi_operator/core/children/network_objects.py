@@ -6,6 +6,7 @@ has no permissions, and its token is not mounted.
 """
 
 from gaudi_operator.api.v1alpha1.network import AccessFrom, ServiceType
+from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
 from gaudi_operator.core.rendering.metadata import (
@@ -15,7 +16,6 @@ from gaudi_operator.core.rendering.metadata import (
     selector_labels,
     traffic_labels,
 )
-from gaudi_operator.core.resource import Identity, Inference, cache_on_inference
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 
