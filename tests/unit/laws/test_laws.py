@@ -139,6 +139,17 @@ def test_stalled_without_room_before_the_deadline_breaks_a_law(since: int, lies:
     assert len(list(showing.stalled_for_room_only_after_the_deadline(record))) == lies
 
 
+@pytest.mark.parametrize(("seconds", "lies"), [(0.2, 0), (1, 1)])
+def test_stalled_may_ignore_a_state_that_no_controller_observes(seconds: float, lies: int) -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "PodsRefused"}
+    spec = {"rollout": {"obstacleDeadlineSeconds": 60}}
+    missing: dict[str, Any] = {"replica_sets": {OLD: 2, NEW: 1}, "spec": spec}
+    fewer = moment(70, A, B, replica_sets={OLD: 2, NEW: 0}, spec=spec)
+    shown = moment(100, A, B, status={"conditions": [UNREADY, stalled]}, **missing)
+    record = history(moment(0, A, B, **missing), fewer, moment(70 + seconds, A, B, **missing), shown)
+    assert len(list(showing.stalled_for_room_only_after_the_deadline(record))) == lies
+
+
 def test_blocked_upgrade_after_one_old_pod_was_removed_is_allowed() -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
     runtimes = {name: Runtime(f"{name}-1", serving=True) for name in ("a", "b")}
