@@ -243,7 +243,10 @@ def _scale_while_paused(
     kept[0] = max(kept[0], min(1, current.replicas))
     removable = [counts.scaled_to(counts.replicas - pods) for counts, pods in zip(pod_counts, kept, strict=True)]
     surge = min(max(policy.max_surge, int(policy.trial)), unapproved_pods)
-    remaining = _remove_unready_first(removable, working_pods - policy.replicas - surge)
+    # The new pod that replaces a surplus pod may not be ready yet.
+    spare_ready_pods = max(0, sum(counts.ready for counts in pod_counts) - policy.min_available_pods)
+    removed = min(working_pods - policy.replicas - surge, _count_unready_pods(removable) + spare_ready_pods)
+    remaining = _remove_unready_first(removable, removed)
     pairs = zip(pod_counts, remaining, kept, strict=True)
     return [counts.scaled_to(rest.replicas + pods) for counts, rest, pods in pairs]
 

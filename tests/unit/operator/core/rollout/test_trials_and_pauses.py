@@ -191,5 +191,12 @@ def test_paused_rollout_scales_down_ready_pods_if_all_are_ready() -> None:
     assert scales(step) == {"old": 2}
 
 
+@pytest.mark.parametrize(("ready", "changes"), [(0, {}), (1, {"old": 1})])
+def test_paused_undo_keeps_old_pods_until_new_ones_are_ready(ready: int, changes: dict[str, int]) -> None:
+    stable = replace(pods("stable", 1, ready, number=3), fallback=True)
+    step = next_rollout_step(stable, [pods("old", 2, 2, number=2)], replace(SURGE, paused=True))
+    assert scales(step) == changes
+
+
 def test_paused_first_revision_starts_its_pods() -> None:
     assert scales(next_rollout_step(pods("new", 0), [], replace(SURGE, paused=True))) == {"new": 2}
