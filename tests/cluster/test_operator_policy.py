@@ -171,7 +171,12 @@ RECORD: Object = {
     "metadata": {"name": "tiny-forged"},
     "revision": 9,
 }
-FORGED: Object = {**RECORD, "metadata": {"name": "tiny-forged", "labels": LABELS}, "data": {"template": TEMPLATE}}
+LABELLED: Object = {**RECORD, "metadata": {"name": "tiny-forged", "labels": LABELS}, "data": {"template": TEMPLATE}}
+
+
+def forged() -> Object:
+    """Return a revision that the operator would read, because its owner is a GaudiInference."""
+    return {**LABELLED, "metadata": {**LABELLED["metadata"], "ownerReferences": [missing_owner()]}}
 
 
 def granted(resource: str, group: str, *verbs: str) -> list[Object]:
@@ -208,15 +213,17 @@ async def test_revision_can_be_forged_only_with_the_permission_restore(
         objects.put(manifest, namespace)
 
     async def refused() -> bool:
-        return FENCE in await write(api, "POST", "", FORGED)
+        return FENCE in await write(api, "POST", "", forged())
 
     await until(refused, "the refusal of a forged revision")
     assert await write(api, "POST", "", {**RECORD, "data": {}}) == ""
+    # The StatefulSet of a group has such revisions.
+    assert await write(api, "POST", "", LABELLED) == ""
     for manifest in granted("gaudiinferences", "inference.gaudi.dev", "restore"):
         objects.put(manifest, namespace)
 
     async def accepted() -> bool:
-        return await write(api, "POST", "", FORGED) == ""
+        return await write(api, "POST", "", forged()) == ""
 
     await until(accepted, "the permission to restore revisions")
 
@@ -227,12 +234,13 @@ async def test_only_annotations_of_a_revision_may_be_changed(
     for manifest in granted("controllerrevisions", "apps", "patch"):
         objects.put(manifest, namespace)
     await api.create({**RECORD, "data": {}})
-    adopted = {"metadata": {"labels": LABELS}}
+    adopted = {"metadata": {"labels": LABELS, "ownerReferences": [missing_owner()]}}
 
     async def refused() -> bool:
         return FENCE in await write(api, "PATCH", "tiny-forged", adopted)
 
     await until(refused, "the refusal of a label")
     await api.merge("ControllerRevision", "tiny-forged", adopted)
-    assert FENCE in await write(api, "PATCH", "tiny-forged", {"metadata": {"ownerReferences": [missing_owner()]}})
+    other = {**missing_owner(), "controller": False, "name": "other", "uid": "00000000-0000-0000-0000-000000000001"}
+    assert FENCE in await write(api, "PATCH", "tiny-forged", {"metadata": {"ownerReferences": [other]}})
     assert await write(api, "PATCH", "tiny-forged", {"metadata": {"annotations": {"a": "b"}}}) == ""
