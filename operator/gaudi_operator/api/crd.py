@@ -14,7 +14,7 @@ import yaml
 
 from gaudi_operator.api.descriptions import with_bounds
 from gaudi_operator.api.reference.pages import FOLDER, class_page, inference_pages
-from gaudi_operator.api.schema import Schema, structural_schema, without_defaults
+from gaudi_operator.api.schema import Schema, status_schema, structural_schema
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
@@ -95,7 +95,10 @@ def root_schema() -> Schema:
     """Return the schema of a GaudiInference. Kubernetes validates metadata itself."""
     schema = structural_schema(GaudiInference)
     fields = _OBJECT | schema["properties"]
-    fields["status"] = without_defaults(fields["status"])
+    status = status_schema(fields["status"])
+    # Kubernetes defines the values of a condition.
+    conditions = {"conditions": fields["status"]["properties"]["conditions"]}
+    fields["status"] = {**status, "properties": {**status["properties"], **conditions}}
     return schema | {"properties": fields}
 
 

@@ -18,6 +18,8 @@ Schema = dict[str, Any]
 INT_OR_STRING = "x-kubernetes-int-or-string"
 LIST_TYPE = "x-kubernetes-list-type"
 _INT32_MAX = 2**31 - 1
+MOST_VALUE_LENGTH = 64
+"""The maximum length of a text of the status that has one of a list of values, in characters."""
 _SAME_AS_ABSENT: tuple[Any, ...] = (None, [], {})
 _BOUND = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
 
@@ -44,10 +46,15 @@ def leading_field_path(message: str) -> str:
     return match[0] if match else ""
 
 
-def without_defaults(schema: Schema) -> Schema:
-    """Return a structural schema without defaults, because a status field is absent until it is reported."""
-    node = {key: value for key, value in schema.items() if key != "default"}
-    return map_children(node, without_defaults)
+def status_schema(schema: Schema) -> Schema:
+    """Return the structural schema of a status, without defaults and lists of values.
+
+    A status field is absent until it is reported. With the definition of an older release, the API server would refuse
+    a status with a value that this release added.
+    """
+    node = {key: value for key, value in schema.items() if key not in ("default", "enum")}
+    text = {"maxLength": MOST_VALUE_LENGTH} if "enum" in schema else {}
+    return map_children({**node, **text}, status_schema)
 
 
 def _inline_references(node: Schema, definitions: Schema) -> Schema:

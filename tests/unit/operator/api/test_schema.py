@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field, StringConstraints, create_model
 
 from gaudi_operator.api.base import ApiModel, Labels, Quantity
-from gaudi_operator.api.schema import Schema, SchemaError, structural_schema, without_defaults
+from gaudi_operator.api.schema import Schema, SchemaError, status_schema, structural_schema
 from gaudi_operator.api.schema_keywords import Rule, config_with_rules
 
 Short = Annotated[str, Field(max_length=8)]
@@ -233,8 +233,12 @@ def test_rule_of_a_model_is_in_the_schema() -> None:
     ]
 
 
-def test_defaults_can_be_removed_on_every_level() -> None:
-    schema = without_defaults(field(Outer, Outer()))
+def test_status_accepts_values_of_newer_releases() -> None:
+    assert status_schema(field(Colour)) == {"type": "string", "maxLength": 64, "description": "An enum of colours."}
+
+
+def test_status_has_no_defaults_on_any_level() -> None:
+    schema = status_schema(field(Outer, Outer()))
     assert "default" not in schema
     assert "default" not in schema["properties"]["inner"]
     assert "default" not in schema["properties"]["inner"]["properties"]["size"]
