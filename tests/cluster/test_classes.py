@@ -122,9 +122,9 @@ async def test_class_applies_only_in_selected_namespaces(
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     key = "kubernetes.io/metadata.name"
-    mine = new_class("mine", namespaces={"matchLabels": {key: api.namespace}})
+    mine = new_class("mine", namespaceSelector={"matchLabels": {key: api.namespace}})
     others = new_class(
-        "others", namespaces={"matchExpressions": [{"key": key, "operator": "In", "values": ["others"]}]}
+        "others", namespaceSelector={"matchExpressions": [{"key": key, "operator": "In", "values": ["others"]}]}
     )
     await api.create(gaudi_inference("tiny", className=others))
     await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")

@@ -84,14 +84,16 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
     except ValidationError:
         return ResolvedClass(name, problem=Problem("ClassUnreadable", _UNREADABLE.format(name)))
     namespace = inference.identity.namespace
-    if class_spec.namespaces is not None and not selector_matches(class_spec.namespaces, observed.namespace_labels):
+    if class_spec.namespace_selector is not None and not selector_matches(
+        class_spec.namespace_selector, observed.namespace_labels
+    ):
         subject = "spec.className" if class_name else "spec.className is left out, and the default class"
         return ResolvedClass(
             name,
             class_spec,
             Problem(
                 FORBIDDEN,
-                f"{subject} {name} is not for namespace {namespace}, because spec.namespaces of the class does not "
+                f"{subject} {name} is not for namespace {namespace}, because spec.namespaceSelector of the class does not "
                 "select this namespace. Use another class.",
             ),
         )
@@ -111,7 +113,7 @@ _UNREADABLE = (
 
 def needs_namespace_labels(observed: Observed) -> bool:
     """Return True if any class selects namespaces by labels."""
-    return any((manifest.get("spec") or {}).get("namespaces") is not None for manifest in observed.classes)
+    return any((manifest.get("spec") or {}).get("namespaceSelector") is not None for manifest in observed.classes)
 
 
 def _find_class(name: str, observed: Observed) -> Manifest | Problem:

@@ -225,7 +225,7 @@ class GaudiInferenceClassSpec(ApiModel):
         description="Whether the limits refuse resources (Enforce), or only report them in the condition ClassApplied"
         " (Warn). Settings that need permission are always refused without permission.",
     )
-    namespaces: LabelSelector | None = Field(
+    namespace_selector: LabelSelector | None = Field(
         None, description="Labels of the namespaces whose resources may use the class. When left out: all namespaces."
     )
     defaults: ClassDefaults = Field(ClassDefaults(), description="Values for fields that a resource does not set.")

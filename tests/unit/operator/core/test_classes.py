@@ -24,7 +24,7 @@ from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resour
 
 DEFAULT = gaudi_class("usual", default=True)
 OTHER = "example.com/other-installation"
-FOR_CHAT = gaudi_class("chat", namespaces={"matchLabels": {"team": "chat"}})
+FOR_CHAT = gaudi_class("chat", namespaceSelector={"matchLabels": {"team": "chat"}})
 
 
 def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> ResolvedClass:
@@ -119,7 +119,7 @@ def test_class_of_another_namespace_is_refused() -> None:
     assert found is not None
     assert (found.reason, found.message) == (
         "ForbiddenByClass",
-        "spec.className chat is not for namespace models, because spec.namespaces of the class does not select this "
+        "spec.className chat is not for namespace models, because spec.namespaceSelector of the class does not select this "
         "namespace. Use another class.",
     )
 
@@ -129,11 +129,11 @@ def test_class_that_selects_the_namespace_is_allowed() -> None:
 
 
 def test_default_class_of_another_namespace_is_refused() -> None:
-    default = gaudi_class("chat", default=True, namespaces=FOR_CHAT["spec"]["namespaces"])
+    default = gaudi_class("chat", default=True, namespaceSelector=FOR_CHAT["spec"]["namespaceSelector"])
     assert platform(default).problem == Problem(
         "ForbiddenByClass",
-        "spec.className is left out, and the default class chat is not for namespace models, because spec.namespaces "
-        "of the class does not select this namespace. Use another class.",
+        "spec.className is left out, and the default class chat is not for namespace models, because "
+        "spec.namespaceSelector of the class does not select this namespace. Use another class.",
     )
 
 
