@@ -93,8 +93,8 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
             class_spec,
             Problem(
                 FORBIDDEN,
-                f"{subject} {name} is not for namespace {namespace}, because spec.namespaceSelector of the class does not "
-                "select this namespace. Use another class.",
+                f"{subject} {name} is not for namespace {namespace}, because spec.namespaceSelector of the class does "
+                "not select this namespace. Use another class.",
             ),
         )
     return ResolvedClass(name, class_spec)

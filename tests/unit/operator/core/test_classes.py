@@ -119,8 +119,8 @@ def test_class_of_another_namespace_is_refused() -> None:
     assert found is not None
     assert (found.reason, found.message) == (
         "ForbiddenByClass",
-        "spec.className chat is not for namespace models, because spec.namespaceSelector of the class does not select this "
-        "namespace. Use another class.",
+        "spec.className chat is not for namespace models, because spec.namespaceSelector of the class does not select "
+        "this namespace. Use another class.",
     )
 
 
