@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -19,15 +20,20 @@ _HEAD = """\
 # Commands
 
 Made from the commands' own help by `make generate`. [Install](../start/install.md#commands) the first two in a clone;
-`gaudi-runtime` is in the images of the runtime.
+`gaudi-runtime` is in the images of the runtime. All commands have `--help`. Commands that read the cluster have
+`--namespace` (`-n`), `--context` and `--kubeconfig`, with the defaults of kubectl.
 """
 _WIDTH = 100
+_COMMON = re.compile(r"^  (?:-n, --namespace|--context|--kubeconfig|--help) .*\n(?: {4}.*\n)*", re.MULTILINE)
+"""Options that many commands have, with the further lines of their help."""
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words after a program's name that call the program itself and then each of its commands."""
-    yield path
-    for name, subcommand in getattr(command, "commands", {}).items():
+    """Yield the words after a program's name that call the program itself and each command without subcommands."""
+    subcommands = getattr(command, "commands", {})
+    if not path or not subcommands:
+        yield path
+    for name, subcommand in subcommands.items():
         if not subcommand.hidden:
             yield from _paths(subcommand, (*path, name))
 
@@ -42,7 +48,8 @@ def page() -> str:
     parts = [_HEAD]
     for name, app in (("kubectl gaudi", kubectl), ("gaudi-plan", plan), ("gaudi-runtime", runtime)):
         for path in _paths(typer.main.get_command(app)):
-            help_text = CliRunner().invoke(app, [*path, "--help"], prog_name=name).stdout.rstrip()
+            help_text = CliRunner().invoke(app, [*path, "--help"], prog_name=name).stdout
+            help_text = re.sub(r"\nOptions:\n(?=\n|\Z)", "", _COMMON.sub("", help_text)).rstrip()
             parts.append(f"{'###' if path else '##'} {' '.join((name, *path))}\n\n```text\n{help_text}\n```\n")
     return "\n".join(parts)
 
