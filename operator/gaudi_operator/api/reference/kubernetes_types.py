@@ -1,4 +1,4 @@
-"""The types of Kubernetes that fields of the API have. The reference pages list their members once.
+"""The types of Kubernetes that fields of the API have. The reference lists where they differ from Kubernetes.
 
 A type is recognised by its members, because the schema that the API server enforces has no names of types.
 """

@@ -1,6 +1,7 @@
 """Tables of fields and lists of rules in Markdown, from a structural schema."""
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ _UPPER = {
     "array": "maxItems",
     "object": "maxProperties",
 }
+_RULE = re.compile(r"`?([\w.\[\]]+)`?:?(.*)")
+"""The message of a rule: the path of a field, and what the rule says about this field."""
 _UNIT = {"string": "characters", "array": "entries", "object": "entries"}
 
 
@@ -79,8 +82,13 @@ def rule_messages(schema: Schema, path: str, *, is_type: bool = False) -> Iterat
 
 
 def rule_list(messages: Iterable[str]) -> Iterator[str]:
-    """Yield a list of the rules, or nothing if there are no rules."""
-    if lines := [f"- {message}." for message in messages]:
+    """Yield a list of the rules, or nothing if there are no rules. Fields with the same rule share a line."""
+    fields: dict[str, list[str]] = {}
+    for message in messages:
+        path, rule = _RULE.fullmatch(message).groups()  # type: ignore[union-attr]
+        fields.setdefault(rule, []).append(f"`{path}`")
+    lines = [f"- {'Each of ' if len(paths) > 1 else ''}{', '.join(paths)}{rule}." for rule, paths in fields.items()]
+    if lines:
         yield "Rules:\n\n" + "\n".join(lines) + "\n"
 
 
@@ -89,23 +97,16 @@ def field_description(row: FieldRow) -> str:
     return str(row.schema.get("description", ""))
 
 
-def field_table(
-    rows: Iterable[FieldRow], types_page: str, describe: Callable[[FieldRow], str] = field_description
-) -> str:
-    """Return a table of fields. `types_page` is the relative address of the page of the Kubernetes types."""
+def field_table(rows: Iterable[FieldRow]) -> str:
+    """Return a table of fields."""
+    # Escape bars, because a bar ends a table cell.
     lines = [
-        f"| `{row.path}` | {_type_and_bounds(row.schema)} | {_default_cell(row)} | "
-        f"{_meaning_cell(row, types_page, describe)} |"
+        f"| `{row.path}` | {_type_and_bounds(row.schema)}{_default(row)} | "
+        + field_description(row).replace("|", "\\|")
+        + " |"
         for row in rows
     ]
-    return "\n".join(["| Field | Type | Default | Meaning |", "|---|---|---|---|", *lines]) + "\n"
-
-
-def _meaning_cell(row: FieldRow, types_page: str, describe: Callable[[FieldRow], str]) -> str:
-    # Escape bars, because a bar ends a table cell.
-    text = describe(row).replace("|", "\\|")
-    members_link = f"[Members]({types_page}#{row.type.name.lower()})." if row.type else ""
-    return f"{text} {members_link}".strip()
+    return "\n".join(["| Field | Type | Meaning |", "|---|---|---|", *lines]) + "\n"
 
 
 def _type_and_bounds(schema: Schema) -> str:
@@ -152,10 +153,10 @@ def _format_bounds(schema: Schema, kind: str) -> str:
     return f", {lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
 
 
-def _default_cell(row: FieldRow) -> str:
+def _default(row: FieldRow) -> str:
     if row.required:
-        return "**required**"
+        return ", **required**"
     default: Any = row.schema.get("default")
     if default is None or "properties" in row.schema:
         return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return f", default `{str(default).lower() if isinstance(default, bool) else default}`"

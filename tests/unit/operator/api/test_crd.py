@@ -28,8 +28,8 @@ def test_generated_files_are_up_to_date() -> None:
 
 def test_changed_file_is_out_of_date(tmp_path: Path) -> None:
     write_files(tmp_path)
-    (tmp_path / "docs/reference/gaudi-inference/model.md").write_text("by hand")
-    assert outdated_files(tmp_path) == ["docs/reference/gaudi-inference/model.md"]
+    (tmp_path / "docs/reference/gaudi-inference/spec.md").write_text("by hand")
+    assert outdated_files(tmp_path) == ["docs/reference/gaudi-inference/spec.md"]
 
 
 def test_page_that_is_no_longer_generated_is_out_of_date(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_check_names_the_outdated_file_and_the_command(
     monkeypatch.chdir(tmp_path)
     assert main(["--check"]) == 1
     assert (
-        "docs/reference/gaudi-inference/model.md is out of date: run `make generate` and commit it."
+        "docs/reference/gaudi-inference/spec.md is out of date: run `make generate` and commit it."
         in capsys.readouterr().err
     )
 
