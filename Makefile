@@ -60,7 +60,6 @@ lint: $(READY) ## Check formatting, types, import layers, generated files and li
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
 	@$(BIN)/python -m scripts.plots --check
-	@$(BIN)/python -m scripts.layers --check
 	@$(BIN)/python -m scripts.words --check
 	@$(MANUAL)
 	@$(BIN)/python -m scripts.house
@@ -136,7 +135,6 @@ generate: $(READY) ## Write generated files: CRD, reference and chart docs, base
 	@$(BIN)/python -m scripts.chart_docs
 	@$(BIN)/python -m scripts.cli_docs
 	@$(BIN)/python -m scripts.plots
-	@$(BIN)/python -m scripts.layers
 	@$(BIN)/python -m scripts.words
 
 pins: $(READY) ## Write requirements/*.txt with hashes

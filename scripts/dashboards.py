@@ -80,7 +80,7 @@ FLEET = Dashboard(
             {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Stalled", status="True"} == 1'},
             "table",
             width=THIRD,
-            description="See docs/how-to/runbooks.md, GaudiModelStalled, for the next steps.",
+            description="See docs/how-to/troubleshoot.md, GaudiModelStalled, for the next steps.",
             options={"instant": True},
         ),
         Panel(
@@ -118,7 +118,7 @@ FLEET = Dashboard(
         Panel(
             "Sequences that wait for a place",
             {"{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) (gaudi_sequences_waiting)"},
-            description="See docs/how-to/runbooks.md, GaudiModelQueueIsLong, for the next steps.",
+            description="See docs/how-to/troubleshoot.md, GaudiModelQueueIsLong, for the next steps.",
         ),
         Panel(
             "Time to the first token, 95th percentile",

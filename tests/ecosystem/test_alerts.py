@@ -24,7 +24,7 @@ from scripts.dashboards import DASHBOARDS
 
 NAME = "walkthrough"
 PATIENCE = 180
-RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
+RUNBOOKS = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
 FINER = {"bucketing": {"prompt": {"query": {"min": 128, "step": 128}}}}
 TOO_FINE = {"bucketing": {"prompt": {"query": {"min": 32, "step": 32}}}}
 """A plan whose graphs do not fit: examples/upgrade/2-bad-plan.sh."""
@@ -81,7 +81,7 @@ def test_runbook_resolves_the_alert_of_a_rollback(
     model.patch(TOO_FINE)
     next(state for state in model.states(PATIENCE) if is_stalled(state, "RolledBack"))
     wait_until(lambda: firing(prometheus) == {"GaudiModelRolledBack"}, "the only alert of a rollback", PATIENCE)
-    section = RUNBOOKS.partition("## GaudiModelRolledBack\n")[2].partition("\n## ")[0]
+    section = RUNBOOKS.partition("### GaudiModelRolledBack\n")[2].partition("\n### ")[0]
     command = next(each for each in re.findall(r"`(kubectl [^`]+)`", section) if each.endswith("undo NAME -n NS"))
     path = f"{Path(sys.executable).parent}:{tools().bin_dir}:{os.environ['PATH']}"
     subprocess.run(

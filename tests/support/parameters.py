@@ -7,7 +7,7 @@ from gaudi_runtime.catalog.models.tensors import embedding_tensor, final_norm_te
 
 
 def count_parameters(shape: ModelShape) -> int:
-    """Count all parameters of a checkpoint in the same way as its publisher (docs/internals/memory.md, Shapes)."""
+    """Count all parameters of a checkpoint in the same way as its publisher (docs/internals/warmup.md, Shapes)."""
     # A tied output head is not counted, because it is the same tensor as the embeddings.
     other_tensors = [
         embedding_tensor(shape),

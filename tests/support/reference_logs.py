@@ -1,4 +1,4 @@
-"""The settings of the servers that wrote the reference logs (docs/internals: bucketing.md, warmup.md)."""
+"""The settings of the servers that wrote the reference logs (docs/internals: planning.md, warmup.md)."""
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 

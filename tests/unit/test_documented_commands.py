@@ -182,9 +182,9 @@ def test_files_named_in_commands_exist() -> None:
 
 def test_walk_uses_the_commands_of_the_runbooks() -> None:
     script = (ROOT / "examples" / "monitoring" / "walk.sh").read_text()
-    runbooks = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
+    runbooks = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
     for section in ("GaudiModelRolledBack", "GaudiModelStalled"):
-        text = runbooks.partition(f"## {section}\n")[2].partition("\n## ")[0]
+        text = runbooks.partition(f"### {section}\n")[2].partition("\n### ")[0]
         commands = [
             each.replace(" -n NS", "").replace("NAME", "walkthrough") for each in re.findall(r"`([^`]+)`", text)
         ]

@@ -1,4 +1,4 @@
-"""Prompt buckets whose attention bias the fused kernel of a card cannot index (docs/internals/bucketing.md).
+"""Prompt buckets whose attention bias the fused kernel of a card cannot index (docs/internals/planning.md).
 
 For prompts with a cached context, vLLM's plugin passes a dense bias to the kernel. The bias has query x (context +
 query) elements for each prompt of a batch. The kernel indexes the plane of one prompt with a signed offset of 32 bits.

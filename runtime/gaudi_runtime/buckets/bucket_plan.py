@@ -16,7 +16,7 @@ from gaudi_runtime.contract.report import BucketPhase
 class DropRule(StrEnum):
     """The rule by which the planner dropped a bucket. The value ends the sentence "... was dropped: ...".
 
-    See docs/internals/bucketing.md, Filters.
+    See docs/internals/planning.md, Filters.
     """
 
     QUERY_TOO_LONG = "the query is longer than maxModelLen"
@@ -59,7 +59,7 @@ class BucketPlan:
         """Return the first bucket in plan order that is large enough in all three dimensions; None for a miss.
 
         `batch_size` is in sequences and `query_len` in tokens per sequence. `num_blocks` has the meaning of
-        Bucket.num_blocks (docs/internals/bucketing.md, Finding a bucket).
+        Bucket.num_blocks (docs/internals/planning.md, Finding a bucket).
         """
         position = self._finders[phase].find_position(batch_size, query_len, num_blocks)
         return None if position is None else self.buckets_of(phase)[position]

@@ -2,7 +2,7 @@
 
 A bisection finds the first bucket that holds a batch. A plan is sorted by (batch size, query, blocks), so it has one
 row for each batch size. Each row has one run of blocks for each query length. Most lookups end in their first row and
-first run. A batch without a bucket is rounded up (docs/internals/bucketing.md, Misses).
+first run. A batch without a bucket is rounded up (docs/internals/planning.md, Misses).
 """
 
 import math

@@ -1,6 +1,6 @@
 """Accelerator cards by name: their memory and rates as data, each figure with its source.
 
-Log 000 to log 004 are the reference logs of real servers. docs/internals/memory.md, Cards, lists the logs and the
+Log 000 to log 004 are the reference logs of real servers. docs/internals/warmup.md, Cards, lists the logs and the
 calculations.
 """
 

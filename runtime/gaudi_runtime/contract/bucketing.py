@@ -1,4 +1,4 @@
-"""The settings of buckets, and the limits that determine them (docs/internals/bucketing.md)."""
+"""The settings of buckets, and the limits that determine them (docs/internals/planning.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -66,7 +66,7 @@ class OptimalSettings(WireModel):
 
     At most one kind of budget is set: graphs per phase, or bytes or seconds for both phases together. Without a budget,
     each phase gets the fewest graphs that pad the traffic no more than strategy `Exponential`
-    (docs/internals/optimal.md).
+    (docs/internals/planning.md).
     """
 
     # An empty text is valid here. The planner rejects an empty text with a full sentence.

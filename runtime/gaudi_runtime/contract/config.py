@@ -266,7 +266,7 @@ class RuntimeConfig(WireModel):
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
     """Return the SHA-256 of a plan's inputs in the contract's configuration, as 64 hex digits.
 
-    See docs/internals/architecture.md, planHash.
+    See docs/internals/architecture.md, Revisions.
     """
     # The hash covers inputs, not buckets, because the number of KV blocks is known only after the memory of a device is
     # split. So two pods of a revision may have different buckets but the same hash. Absent fields and the order of

@@ -218,7 +218,7 @@ class ColdShape(TolerantModel):
 
 
 class ServedPhase(TolerantModel):
-    """Served batches of one phase in the contract's report (docs/how-to/learn-buckets.md, While serving).
+    """Served batches of one phase in the contract's report (docs/how-to/plan-buckets.md, Hits and misses).
 
     The tokens of a batch are batch size * query tokens. The blocks of a batch are the blocks of all its sequences.
     Fields that begin with `real_` are counted before padding, and fields that begin with `padded_` after padding.

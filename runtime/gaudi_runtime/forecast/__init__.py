@@ -1,6 +1,6 @@
 """The forecast of a deployment before a card is paid for: memory, graphs and warm-up time, all estimated.
 
-See docs/internals/memory.md.
+See docs/internals/warmup.md.
 
 inputs      the fields of a deployment that the forecast depends on
 memory      the division of a card's memory

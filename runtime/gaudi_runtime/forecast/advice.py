@@ -1,4 +1,4 @@
-"""Advice: the smallest change of one setting that makes a deployment fit (docs/internals/memory.md, Advice).
+"""Advice: the smallest change of one setting that makes a deployment fit (docs/internals/warmup.md, Advice).
 
 The search changes each setting in increasing steps until the forecast fits, and then bisects the last step. So the
 result fits, but the value just before the result does not fit.

@@ -1,4 +1,4 @@
-"""The forecast of a deployment from its inputs, a model and a card (docs/internals/memory.md). Pure."""
+"""The forecast of a deployment from its inputs, a model and a card (docs/internals/warmup.md). Pure."""
 
 from collections.abc import Iterator
 

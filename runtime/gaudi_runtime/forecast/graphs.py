@@ -1,6 +1,6 @@
 """Graphs of a plan: how many will fit, their bytes, and the seconds of compiling and capturing.
 
-The measured rates of a card are scaled to another model (docs/internals/memory.md, Scaling). The capture budget of the
+The measured rates of a card are scaled to another model (docs/internals/warmup.md, Scaling). The capture budget of the
 runtime then runs with the resulting graph bytes (docs/internals/warmup.md, Capture budget). The result is a
 PhaseForecast for each phase.
 """

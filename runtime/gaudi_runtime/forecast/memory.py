@@ -1,4 +1,4 @@
-"""The memory forecast: the division of one card's memory, in bytes (docs/internals/memory.md, The sum)."""
+"""The memory forecast: the division of one card's memory, in bytes (docs/internals/warmup.md, The sum)."""
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence

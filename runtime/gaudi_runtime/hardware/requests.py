@@ -57,7 +57,7 @@ def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], wid
     """Return the prompts that are not split if `width` of them are sent at the same time; at least the shortest."""
     limits = config.limits
     # The later parts of a split prompt have a context, and some plans have no buckets with a context
-    # (docs/internals/bucketing.md).
+    # (docs/internals/planning.md).
     splits_prompts = config.engine.chunked_prefill and not limits.has_context
     if width == 1 or not splits_prompts:
         return list(prompts)

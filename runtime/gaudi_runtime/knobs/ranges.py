@@ -1,4 +1,4 @@
-"""The range settings of a bucket policy that a strategy ignores (docs/internals/bucketing.md, Ranges)."""
+"""The range settings of a bucket policy that a strategy ignores (docs/internals/planning.md, Ranges)."""
 
 from collections.abc import Iterator
 

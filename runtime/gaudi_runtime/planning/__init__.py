@@ -1,4 +1,4 @@
-"""Planning of buckets: makes a BucketPlan from a policy, limits and KV blocks. Pure (docs/internals/bucketing.md).
+"""Planning of buckets: makes a BucketPlan from a policy, limits and KV blocks. Pure (docs/internals/planning.md).
 
 planner      makes a BucketPlan from combinations of values, filtered by rules, or from a bucket_file
 kept_plans   a cache of the last plans

@@ -1,4 +1,4 @@
-"""The reader of bucket files: one tuple per line, never executed (docs/internals/bucketing.md)."""
+"""The reader of bucket files: one tuple per line, never executed (docs/internals/planning.md)."""
 
 import ast
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Bucket coverage: the admissible batches without a bucket, computed exactly and without a scan.
 
-See docs/internals/bucketing.md, Coverage.
+See docs/internals/planning.md, Coverage.
 
 A bucket holds every batch that is not larger in any dimension. So the buckets from a batch size upwards hold a region
 of (query, blocks) with a staircase as its edge. A gap begins at each inner corner of the staircase: no bucket holds an
@@ -294,7 +294,7 @@ class PlanCoverage:
 def plan_coverage(plan: BucketPlan, limits: Limits, kv_blocks: int) -> PlanCoverage:
     """Return the coverage of a plan: the admissible batches without a bucket, on a device with `kv_blocks`.
 
-    These batches are admissible (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new
+    These batches are admissible (docs/internals/planning.md, Coverage): a prompt has at most maxNumBatchedTokens new
     tokens, and at most maxModelLen tokens including its cached context. A decode batch has at most maxNumSeqs
     sequences, and at most the blocks that these sequences can reference on this device. With stepsByTokens, a step with
     a prompt counts as one prompt of up to maxNumBatchedTokens tokens without context.

@@ -1,6 +1,6 @@
-"""The bucket planner: makes a BucketPlan from a policy, limits and KV blocks (docs/internals/bucketing.md).
+"""The bucket planner: makes a BucketPlan from a policy, limits and KV blocks (docs/internals/planning.md).
 
-The planner tries all combinations of the values of ranges. Rules drop some combinations (docs/internals/bucketing.md,
+The planner tries all combinations of the values of ranges. Rules drop some combinations (docs/internals/planning.md,
 Filters). A Sieve collects the buckets of one phase and counts the dropped buckets by rule.
 """
 

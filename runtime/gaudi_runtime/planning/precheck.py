@@ -1,4 +1,4 @@
-"""The check of a bucket policy before anything is planned (docs/internals/bucketing.md, Precheck).
+"""The check of a bucket policy before anything is planned (docs/internals/planning.md, Precheck).
 
 The operator checks a policy before it writes a revision, and a pod before it fetches the model. The check works with
 the values of ranges, the lines of a file and the totals of a budget. It counts buckets without making them, so the
@@ -23,7 +23,7 @@ def precheck(policy: BucketPolicy, limits: Limits, kv_blocks: int, *, refuses_ga
     """Check a bucket policy for a device with at most `kv_blocks` KV blocks.
 
     With `refuses_gaps`, a bucket file without a bucket for an admissible batch is an error too. All other strategies
-    have no gaps, because their ranges are extended (docs/internals/bucketing.md, Coverage). Raises PlanImpossible or
+    have no gaps, because their ranges are extended (docs/internals/planning.md, Coverage). Raises PlanImpossible or
     BucketsMissing, which name the setting that is wrong.
     """
     check_optimal_drafts(policy, limits)

@@ -1,4 +1,4 @@
-"""Ranges and values of a plan's dimensions, by strategy (docs/internals/bucketing.md, Default ranges and Ranges).
+"""Ranges and values of a plan's dimensions, by strategy (docs/internals/planning.md, Default ranges and Ranges).
 
 For each strategy, one function returns a Range per dimension from the limits and the KV blocks of the device. A
 BucketPolicy overrides these ranges. Then each Range is expanded to sorted, distinct values. Impossible settings raise

@@ -1,4 +1,4 @@
-"""Decode buckets of speculative decoding, in which steps verify drafts (docs/internals/bucketing.md, Drafts).
+"""Decode buckets of speculative decoding, in which steps verify drafts (docs/internals/planning.md, Drafts).
 
 A step that verifies d drafts has 1 + d tokens of every sequence. The plugin pads the sequences by the decode buckets of
 a plan without drafts. These buckets are the seeds. Then every token gets a row of its own: 3 sequences with 2 drafts,

@@ -1,6 +1,6 @@
 """Traffic as a histogram of weighted shapes, and its text form with one shape per line.
 
-See docs/how-to/learn-buckets.md, The manifest. The text is never evaluated as code.
+See docs/how-to/plan-buckets.md, Learn from traffic. The text is never evaluated as code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
 class Traffic:
     """A histogram of traffic: weights of prompt batches, by their lengths before padding, and of decode steps.
 
-    See docs/how-to/learn-buckets.md.
+    See docs/how-to/plan-buckets.md.
     """
 
     prompt: Weights

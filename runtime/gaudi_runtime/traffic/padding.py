@@ -1,6 +1,6 @@
 """The padding of a learned plan: the forecast from its traffic, and the observed padding of served batches.
 
-See docs/how-to/learn-buckets.md, While serving.
+See docs/how-to/plan-buckets.md, Learn from traffic.
 """
 
 from collections.abc import Callable, Mapping

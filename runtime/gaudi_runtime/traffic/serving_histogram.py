@@ -1,6 +1,6 @@
 """ServingHistogram: the shapes that a server observed, per bucket and for learning a plan.
 
-See docs/how-to/learn-buckets.md, While serving.
+See docs/how-to/plan-buckets.md, Learn from traffic.
 
 Its size is limited: if there are too many buckets or real shapes, further shapes are counted with rounded sizes. The
 class is not thread-safe, because counting and reading use the same event loop.

@@ -1,6 +1,6 @@
 """The smallest covering set of a plan: the fewest buckets of a phase that hold every shape that the plan holds.
 
-Only shapes within the limits count (docs/internals/bucketing.md, Coverage). The largest shapes of a phase form a chain,
+Only shapes within the limits count (docs/internals/planning.md, Coverage). The largest shapes of a phase form a chain,
 and each bucket holds a section of this chain. So the fewest sections are found in one pass over the chain.
 """
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.timeout(1200)  # the first run builds Helm
 ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
 ]
-RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
-SECTIONS = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
+RUNBOOKS = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
+SECTIONS = re.findall(r"^### (Gaudi\w+)$", RUNBOOKS, re.MULTILINE)
 PEERS: list[Object] = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 
 
@@ -89,7 +89,7 @@ def test_rules_link_each_alert_to_its_runbook() -> None:
         each["alert"]: each["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for each in group["rules"]
     }
     assert links == {
-        each["alert"]: f"https://example.com/docs/how-to/runbooks.md#{each['alert'].lower()}" for each in ALERTS
+        each["alert"]: f"https://example.com/docs/how-to/troubleshoot.md#{each['alert'].lower()}" for each in ALERTS
     }
 
 

@@ -1,6 +1,6 @@
 """The explanation of a status: the first reason why a resource is not Ready, the evidence, and the next command.
 
-All functions are pure. docs/reference/conditions.md lists all reasons and their remedies.
+All functions are pure. docs/how-to/troubleshoot.md lists the reasons of Stalled and their remedies.
 """
 
 import re

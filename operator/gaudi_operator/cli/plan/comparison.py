@@ -1,6 +1,6 @@
 """The table of strategies of `gaudi-plan forecast`, and the plot of graphs against padding.
 
-See docs/how-to/how-many-graphs.md. All strategies make a plan with the same limits. Strategy Optimal also makes plans
+See docs/how-to/plan-buckets.md. All strategies make a plan with the same limits. Strategy Optimal also makes plans
 with other numbers of graphs.
 """
 

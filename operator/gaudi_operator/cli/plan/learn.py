@@ -1,6 +1,6 @@
 """`gaudi-plan learn`: a change of spec.bucketing that reduces the padding for observed traffic.
 
-See docs/how-to/learn-buckets.md, While serving.
+See docs/how-to/plan-buckets.md, Learn from traffic.
 
 `read_traffic_texts` sums the traffic of pods. `learn_plan` chooses buckets for this traffic. `print_learned_plan`
 compares the current and the learned plan.

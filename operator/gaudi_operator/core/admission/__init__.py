@@ -1,6 +1,6 @@
 """Admission of a spec: checks whether the spec can work, before a revision is created.
 
-See docs/reference/conditions.md, Before a pod runs.
+See docs/how-to/troubleshoot.md, Before a pod runs.
 
   spec_checks        ordered checks of the spec against the installation and limits of all models
   engine_settings    the check of engine settings, and settings without effect

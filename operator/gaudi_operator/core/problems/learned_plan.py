@@ -1,6 +1,6 @@
 """The comparison of live traffic with the forecast of a learned plan: padding and cold batches.
 
-See docs/how-to/learn-buckets.md, While serving.
+See docs/how-to/plan-buckets.md, Learn from traffic.
 """
 
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, ServedPhase, WarmupReport

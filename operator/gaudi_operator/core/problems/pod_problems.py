@@ -2,7 +2,7 @@
 
 Pods that end before they are ready (rejected by their node, or evicted during warm-up) are reported together. The
 ReplicaSet replaces such pods, so they are no longer replicas. They stay in the cluster with the message of their node
-(docs/reference/conditions.md, While pods start).
+(docs/how-to/troubleshoot.md, While pods start).
 """
 
 from collections.abc import Iterable, Iterator

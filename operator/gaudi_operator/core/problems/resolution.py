@@ -3,7 +3,7 @@
 GitOps tools fail a rollout when `Stalled` becomes True. Therefore `Stalled` stays False while the cluster may resolve
 the problem (a node pool boots a node, a kubelet retries a pull) or someone else may act (a quota is raised, a Secret
 arrives with the next sync). The deadline counts from the start of the problem, which is read from the cluster. A new
-leader or another reason for the same problem does not restart the deadline (docs/reference/conditions.md, How long
+leader or another reason for the same problem does not restart the deadline (docs/how-to/troubleshoot.md, How long
 others have).
 """
 

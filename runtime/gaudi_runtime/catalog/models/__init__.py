@@ -1,4 +1,4 @@
-"""The properties of models that memory depends on (docs/internals/memory.md): pure arithmetic.
+"""The properties of models that memory depends on (docs/internals/warmup.md): pure arithmetic.
 
 config_json    converts config.json to a ModelShape; config_values checks that numbers are within bounds
 shape          ModelShape: the layers of a model

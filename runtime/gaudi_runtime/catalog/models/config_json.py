@@ -1,4 +1,4 @@
-"""Conversion of a checkpoint's config.json to a ModelShape (docs/internals/memory.md, Shapes).
+"""Conversion of a checkpoint's config.json to a ModelShape (docs/internals/warmup.md, Shapes).
 
 Only known model families are supported.
 """

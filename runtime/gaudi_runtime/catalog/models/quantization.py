@@ -1,4 +1,4 @@
-"""Quantization: the bits of the matrices of a checkpoint (docs/internals/memory.md, Quantization).
+"""Quantization: the bits of the matrices of a checkpoint (docs/internals/warmup.md, Quantization).
 
 This module contains the type, the usual quantization of each method, and the reader of `quantization_config` in
 config.json.

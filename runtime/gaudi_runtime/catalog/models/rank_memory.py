@@ -1,6 +1,6 @@
 """The memory of one card in a tensor- and pipeline-parallel group: weights, KV blocks and workspace.
 
-All sizes are in bytes. See docs/internals/memory.md, Ranks and Workspace.
+All sizes are in bytes. See docs/internals/warmup.md, Shapes and Workspace.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """ModelShape: the dimensions of a decoder-only model that memory depends on.
 
-See docs/internals/memory.md, Shapes.
+See docs/internals/warmup.md, Shapes.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The weight tensors of a model: their sizes, their stored bytes, and their division among ranks.
 
-See docs/internals/memory.md.
+See docs/internals/warmup.md.
 """
 
 from collections.abc import Iterator

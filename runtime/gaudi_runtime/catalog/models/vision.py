@@ -1,4 +1,4 @@
-"""Parameter counts of vision towers, which are outside the decoder (docs/internals/memory.md, Shapes).
+"""Parameter counts of vision towers, which are outside the decoder (docs/internals/warmup.md, Shapes).
 
 Each count is computed from the keys of `vision_config`, and includes the projection into the decoder. The defaults are
 the defaults of the configuration classes in transformers 5.

@@ -13,7 +13,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.units import GIB
 
 RECIPE_SHARE = 23 / 66
-"""Warm-up time of an 8B model in BF16 with cached recipes, divided by that without (docs/internals/memory.md, Time)."""
+"""Warm-up time of an 8B model in BF16 with cached recipes, divided by that without (docs/internals/warmup.md, Time)."""
 DEFAULT_MEMORY = 128 * GIB
 
 

@@ -1,4 +1,4 @@
-"""A simulated card from a card and a model of the catalog, calculated like the forecast (docs/internals/memory.md).
+"""A simulated card from a card and a model of the catalog, calculated like the forecast (docs/internals/warmup.md).
 
 No other module of this engine imports the catalog.
 """

@@ -1,4 +1,4 @@
-"""Strategy `Optimal`: the buckets that pad a known traffic least within a budget (docs/internals/optimal.md).
+"""Strategy `Optimal`: the buckets that pad a known traffic least within a budget (docs/internals/planning.md).
 
 strategy  makes the buckets from traffic and a budget
 optimizer the cheapest buckets within a budget, found by the price per graph at which the choice fits

@@ -1,4 +1,4 @@
-"""The admissible shapes of a phase. Every admissible shape gets a bucket (docs/internals/bucketing.md, Coverage)."""
+"""The admissible shapes of a phase. Every admissible shape gets a bucket (docs/internals/planning.md, Coverage)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The cost model of strategy `Optimal`: the compute of a padded batch, and the price of preparing a bucket.
 
-The cost model is a function, so that callers can pass a better one (docs/internals/optimal.md, Cost). The cost must
+The cost model is a function, so that callers can pass a better one (docs/internals/planning.md, Cost). The cost must
 not decrease if a dimension of a shape increases. The unit of the cost does not matter, because only ratios are used. A
 price is one graph, bytes of graph memory, or seconds of warm-up.
 """
@@ -57,7 +57,7 @@ def price_in_graphs(_phase: BucketPhase, _bucket: Bucket) -> float:
 def price_in_bytes(block_size: int) -> Price:
     """Return a price function for a budget of memory: the bytes of a graph, by the rates of the logged Gaudi 2.
 
-    See docs/internals/memory.md, Cards.
+    See docs/internals/warmup.md, Cards.
     """
     rates = {
         BucketPhase.PROMPT: GAUDI2_RATES.prompt_graph_bytes_per_token.value,
@@ -69,7 +69,7 @@ def price_in_bytes(block_size: int) -> Price:
 def price_in_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
     """Return the price of a bucket for a budget of time: its warm-up seconds, by the rates of the logged Gaudi 2.
 
-    See docs/internals/memory.md.
+    See docs/internals/warmup.md.
     """
     if phase is BucketPhase.PROMPT:
         return GAUDI2_RATES.prompt_compile_seconds.value + GAUDI2_RATES.prompt_capture_seconds.value

@@ -1,6 +1,6 @@
 """Plans with few graphs in several dimensions, which rows of ladders cannot express.
 
-See docs/internals/optimal.md, Rows and ladders.
+See docs/internals/planning.md, Rows and ladders.
 
 Each row must hold all of its requests, so every row needs a bucket that only its largest requests use. With few graphs,
 it is better to pad these requests to one bucket that holds everything. Here a plan starts with the buckets that every

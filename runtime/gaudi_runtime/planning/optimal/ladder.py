@@ -1,6 +1,6 @@
 """A ladder: the optimal choice of the values of one dimension to keep as rungs.
 
-See docs/internals/optimal.md, Rows and ladders.
+See docs/internals/planning.md, Rows and ladders.
 
 Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests of at most length v, the cost is the
 sum of cost(r) * (W(r) - W(previous rung)). For a fixed previous rung, this is a line in cost(r). So each step of the

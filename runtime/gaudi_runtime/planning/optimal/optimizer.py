@@ -1,4 +1,4 @@
-"""The optimizer: the cheapest buckets within a budget, for one traffic (docs/internals/optimal.md)."""
+"""The optimizer: the cheapest buckets within a budget, for one traffic (docs/internals/planning.md)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

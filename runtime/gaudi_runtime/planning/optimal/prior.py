@@ -1,4 +1,4 @@
-"""Prior traffic, which is assumed if no traffic is known (docs/internals/optimal.md, Without traffic).
+"""Prior traffic, which is assumed if no traffic is known (docs/internals/planning.md, Without traffic).
 
 Before a service runs, nothing is known about its traffic, so the prior prefers no size. Each doubling of the prompt
 length has the same share of the compute. The same applies to each doubling of the sequences in a step and of the

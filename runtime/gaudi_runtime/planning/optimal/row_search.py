@@ -1,4 +1,4 @@
-"""The search over rows of ladders in several dimensions (docs/internals/optimal.md, Rows and ladders).
+"""The search over rows of ladders in several dimensions (docs/internals/planning.md, Rows and ladders).
 
 `find` returns the bucket with the smallest batch size, then the smallest query, then the fewest blocks. So a plan can
 cut its outer dimension into rows. Each row has its own ladder, which ends at the largest request of the row. The

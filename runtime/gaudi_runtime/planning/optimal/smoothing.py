@@ -1,6 +1,6 @@
 """Smoothing of traffic, because future traffic differs from past traffic.
 
-A share of the learned weight is spread over shapes of similar size (docs/internals/optimal.md, Smoothing, which has
+A share of the learned weight is spread over shapes of similar size (docs/internals/planning.md, Smoothing, which has
 figures of the gain and the cost). So a plan does not depend on a temporary peak, and also has rungs for sizes that were
 not observed yet.
 """

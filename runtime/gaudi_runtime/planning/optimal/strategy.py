@@ -1,4 +1,4 @@
-"""Strategy `Optimal`: returns the buckets for traffic and a budget (docs/internals/optimal.md).
+"""Strategy `Optimal`: returns the buckets for traffic and a budget (docs/internals/planning.md).
 
 Every admissible shape has a bucket for any traffic; the budget determines the number of additional buckets. Without
 traffic, the prior is used (prior.py). Without a budget, the plan has the fewest graphs that pad the traffic no more

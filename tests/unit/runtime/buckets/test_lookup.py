@@ -1,4 +1,4 @@
-"""Bucket lookups return the same as a plain scan (docs/internals/bucketing.md, Finding a bucket)."""
+"""Bucket lookups return the same as a plain scan (docs/internals/planning.md, Finding a bucket)."""
 
 import hashlib
 

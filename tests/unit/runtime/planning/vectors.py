@@ -1,6 +1,6 @@
 """Plans of the public planners: inputs and answers in tests/data/bucketing.json.
 
-The section Vectors in docs/internals/bucketing.md describes the plans.
+The section Vectors in docs/internals/planning.md describes the plans.
 """
 
 import hashlib

@@ -106,7 +106,7 @@ def smallest_prompt(shape: Shape, buckets: Sequence[Shape], block: int, longest:
     """Return the new and the cached tokens of the smallest prompts that are padded to the bucket `shape`.
 
     `buckets` contains all prompt buckets in plan order. `block` is the block size in tokens, and a prompt has at most
-    `longest` tokens. Return None if every prompt is padded to an earlier bucket (docs/internals/bucketing.md, Finding a
+    `longest` tokens. Return None if every prompt is padded to an earlier bucket (docs/internals/planning.md, Finding a
     bucket).
     """
     batch_size, query_len, blocks = shape

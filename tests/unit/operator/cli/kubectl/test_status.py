@@ -157,7 +157,7 @@ def test_pod_messages_are_below_the_table() -> None:
 
 
 def test_page_shows_the_output_of_a_rollback() -> None:
-    page = (Path(__file__).parents[5] / "docs" / "how-to" / "not-ready.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "how-to" / "troubleshoot.md").read_text()
     old, new = "2f6e99798b", "3f9c01d2aa"
     failed = {"name": new, "number": 2, "phase": "RolledBack", "reason": "CapturedBelowThreshold"}
     sentence = f"Revision {new} failed: 11 of 24 prompt graphs are captured. Revision {old} serves."

@@ -146,7 +146,7 @@ def test_find_reports_a_batch_above_max_num_seqs() -> None:
 
 
 def test_example_in_the_docs_has_the_documented_plan() -> None:
-    docs = (Path(__file__).parents[5] / "docs" / "internals" / "bucketing.md").read_text()
+    docs = (Path(__file__).parents[5] / "docs" / "internals" / "planning.md").read_text()
     example = json.loads(docs.split("```json\n", 1)[1].split("\n```", 1)[0])
     changes = {
         "as it stands": {},

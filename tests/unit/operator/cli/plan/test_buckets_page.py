@@ -1,4 +1,4 @@
-"""docs/how-to/buckets.md and docs/internals/bucketing.md: their commands print what the pages show."""
+"""docs/how-to/plan-buckets.md and docs/internals/planning.md: their commands print what the pages show."""
 
 import re
 import shlex
@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 from gaudi_operator.cli.plan.app import app
 
 DOCS = Path(__file__).parents[5] / "docs"
-PAGE = "\n".join((DOCS / page).read_text() for page in ("how-to/buckets.md", "internals/bucketing.md"))
+PAGE = "\n".join((DOCS / page).read_text() for page in ("how-to/plan-buckets.md", "internals/planning.md"))
 FILES = re.findall(r"^`([\w.-]+)`[^\n]*:\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 CONSOLES = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = [each for console in CONSOLES for each in re.split(r"^\$ ", console, flags=re.MULTILINE) if each]
+CALLS = (each for console in CONSOLES for each in re.split(r"^\$ ", console, flags=re.MULTILINE))
+COMMANDS = [call for call in CALLS if call.startswith("gaudi-plan find ")]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/how-to/how-many-graphs.md shows what the commands print."""
+"""docs/how-to/plan-buckets.md, How many graphs: the page shows what the commands print."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from gaudi_operator.cli.plan.app import app
 from gaudi_runtime.catalog.cards import GAUDI2_RATES
 
 ROOT = Path(__file__).parents[5]
-PAGE = (ROOT / "docs" / "how-to" / "how-many-graphs.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "plan-buckets.md").read_text().partition("\n## How many graphs")[2]
 WHY = (ROOT / "docs" / "start" / "why.md").read_text()
 EXAMPLE = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
 ROW = re.compile(r"│ (\w+(?:, \w+)?) +│ +(\d+) \+ (\d+) │ +([\d.]+) │ +([\d.]+) │")
@@ -30,7 +30,7 @@ def test_page_shows_the_table_of_the_example(table: str) -> None:
 
 def test_choices_on_the_page_have_the_values_of_the_table(table: str) -> None:
     rows = {name: (int(prompt), int(decode), *paddings) for name, prompt, decode, *paddings in ROW.findall(table)}
-    choices = PAGE.partition("## Choose")[2]
+    choices = PAGE.partition("### Choose")[2]
     for name in ("Optimal", "Optimal, half", "Optimal, twice"):
         prompt, decode, *paddings = rows[name]
         assert f"{prompt + decode} graphs, padding {' and '.join(map(str, paddings))} |" in choices
@@ -60,7 +60,7 @@ def test_warm_up_times_on_the_pages_equal_the_forecast(
 
 
 def test_page_shows_the_rates_of_a_graph() -> None:
-    costs = PAGE.partition("## What a graph costs")[2]
+    costs = PAGE.partition("### What a graph costs")[2]
     rates = GAUDI2_RATES
     prompt, decode = (
         (rates.prompt_compile_seconds, rates.prompt_capture_seconds),

@@ -23,7 +23,7 @@ from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 from tests.unit.operator.core.stories import condition, served, status
 
-PAGE = (Path(__file__).parents[5] / "docs" / "reference" / "conditions.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "troubleshoot.md").read_text()
 SECTION = PAGE.partition("## Stalled: ")[2].partition("\n## ")[0]
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in SECTION.splitlines() if line.startswith("| `")]
 CLASSES = {reason: cells[2] for cells in ROWS if len(cells) == 4 for reason in re.findall(r"`(\w+)`", cells[0])}
