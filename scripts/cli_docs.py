@@ -20,12 +20,12 @@ _HEAD = """\
 # Commands
 
 Made from the commands' own help by `make generate`. [Install](../start/install.md#commands) the first two in a clone;
-`gaudi-runtime` is in the images of the runtime. All commands have `--help`. Commands that read the cluster have
-`--namespace` (`-n`), `--context` and `--kubeconfig`, with the defaults of kubectl.
+`gaudi-runtime` is in the images of the runtime. An option that several commands of a program have in common is shown at
+the first of them. `--help` shows all options of a command.
 """
 _WIDTH = 100
-_COMMON = re.compile(r"^  (?:-n, --namespace|--context|--kubeconfig|--help) .*\n(?: {4}.*\n)*", re.MULTILINE)
-"""Options that many commands have, with the further lines of their help."""
+_OPTION = re.compile(r"^  -.*\n(?: {4}.*\n)*", re.MULTILINE)
+"""An option with the further lines of its help."""
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -47,11 +47,26 @@ def page() -> str:
 
     parts = [_HEAD]
     for name, app in (("kubectl gaudi", kubectl), ("gaudi-plan", plan), ("gaudi-runtime", runtime)):
+        shown: set[str] = set()
         for path in _paths(typer.main.get_command(app)):
             help_text = CliRunner().invoke(app, [*path, "--help"], prog_name=name).stdout
-            help_text = re.sub(r"\nOptions:\n(?=\n|\Z)", "", _COMMON.sub("", help_text)).rstrip()
-            parts.append(f"{'###' if path else '##'} {' '.join((name, *path))}\n\n```text\n{help_text}\n```\n")
+            parts.append(
+                f"{'###' if path else '##'} {' '.join((name, *path))}\n\n```text\n{_without(shown, help_text)}\n```\n"
+            )
     return "\n".join(parts)
+
+
+def _without(shown: set[str], help_text: str) -> str:
+    """Return the help without the options that `shown` contains, and add its options to `shown`."""
+
+    def show_once(match: re.Match[str]) -> str:
+        option = " ".join(match[0].split())
+        if option in shown:
+            return ""
+        shown.add(option)
+        return match[0]
+
+    return re.sub(r"\nOptions:\n(?=\n|\Z)", "", _OPTION.sub(show_once, help_text)).rstrip()
 
 
 if __name__ == "__main__":
