@@ -49,9 +49,8 @@ def test_refused_knob_has_no_reader() -> None:
 
 
 def test_replacement_of_a_knob_is_not_refused() -> None:
-    """The only exception is a renamed switch for developers."""
     worse = [knob for knob in ROWS for each in knob.use if each in knobs() and knobs()[each].home is KnobHome.REFUSED]
-    assert names(worse) == ["VLLM_ENABLE_EXPERIMENTAL_FLAGS"]
+    assert names(worse) == []
 
 
 @pytest.mark.parametrize("knob", ROWS, ids=lambda knob: knob.name)
