@@ -4,24 +4,21 @@ Canonical JSON has exactly one text per value. Every hash that names or compares
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
-_CANONICAL = msgspec.json.Encoder(order="sorted")
-
 
 def canonical_json(value: Any) -> str:
     """Return the canonical text of a JSON value, with sorted keys and no blanks. Equal values have equal texts."""
-    return _CANONICAL.encode(value).decode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def short_hash(value: Any, digits: int = 10) -> str:
     """Return a short hash of a JSON value for names and labels: the first hex digits of its SHA-256."""
-    return hashlib.sha256(_CANONICAL.encode(value)).hexdigest()[:digits]
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
 
 
 def hash_texts(data: Any) -> dict[str, str]:

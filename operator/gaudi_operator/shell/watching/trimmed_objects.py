@@ -4,13 +4,14 @@
 managed fields. This content would take memory, and changes of this content would trigger useless reconciles.
 """
 
+import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
 from msgspec import Raw, ValidationError, convert
-from msgspec.json import Decoder, decode, encode
+from msgspec.json import Decoder
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.inference import drop_oversized_blocks
@@ -192,7 +193,7 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 def encode_templates(kind: Kind, trimmed: dict[str, Any]) -> dict[str, Any]:
     """Return a trimmed object with its pod templates as compressed JSON."""
     name = _TEMPLATE_FIELDS.get(kind)
-    return {**trimmed, name: zlib.compress(encode(trimmed[name]), 1)} if name in trimmed else trimmed
+    return {**trimmed, name: zlib.compress(json.dumps(trimmed[name]).encode(), 1)} if name in trimmed else trimmed
 
 
 def decode_templates(observed: Observed) -> Observed:
@@ -207,7 +208,7 @@ def decode_templates(observed: Observed) -> Observed:
 
 def _decode_field(name: str, manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
     return tuple(
-        {**manifest, name: decode(zlib.decompress(manifest[name]))} if name in manifest else manifest
+        {**manifest, name: json.loads(zlib.decompress(manifest[name]))} if name in manifest else manifest
         for manifest in manifests
     )
 

@@ -271,7 +271,7 @@ def _drop_empty(value: Any) -> Any:
 
 
 def _digest(status: Mapping[str, Any]) -> str:
-    return sha256(canonical_json(status).encode()).hexdigest()
+    return sha256(canonical_json(status).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def to_printable(value: Any) -> Any:
