@@ -17,6 +17,8 @@ _UPPER = {
     "object": "maxProperties",
 }
 _UNIT = {"string": "characters", "array": "entries", "object": "entries"}
+WRITER_KEYWORDS = frozenset({"required", *_LOWER.values(), *_UPPER.values()})
+"""The keywords of a schema that restrict what may be written."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,6 @@ def _format_bounds(schema: Schema, kind: str) -> str:
     if upper is None:
         return "" if lower is None else f", at least {lower}"
     unit = f" {_UNIT[kind]}" if kind in _UNIT else ""
-    if lower == upper:
-        return f", exactly {upper}{unit}"
     return f", {lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
 
 
