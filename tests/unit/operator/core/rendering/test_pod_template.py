@@ -250,7 +250,7 @@ def test_placement_is_copied() -> None:
 KEY = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
 
 
-@pytest.mark.parametrize("engine", ["vllm", "torch", "sim"])
+@pytest.mark.parametrize("engine", ["vllm", "sim"])
 def test_api_key_is_a_secret_reference(engine: str) -> None:
     assert environment(engine={"name": engine}, server=KEY)["VLLM_API_KEY"] == {
         "secretKeyRef": {"name": "chat", "key": "key"}
