@@ -254,7 +254,8 @@ def test_unlisted_route_of_vllm_is_not_found(runtime: RuntimeProcess, path: str)
 
 def test_metrics_page_has_metrics_of_vllm_and_of_the_runtime(runtime: RuntimeProcess) -> None:
     page = runtime.get("/metrics").text
-    assert "vllm:prompt_tokens_total" in page
+    for name in ("prompt_tokens_total", "generation_tokens_total", "time_to_first_token_seconds_bucket"):
+        assert f"vllm:{name}{{" in page
     assert "gaudi_buckets" in page
 
 
