@@ -110,7 +110,7 @@ LABEL org.opencontainers.image.title="gaudi-runtime" \
       org.opencontainers.image.version="$VERSION"
 USER 65532:65532
 # Fail the build of an image that could not serve (docs/reference/doctor.md).
-RUN gaudi-runtime doctor --image-only --engine torch --engine vllm
+RUN gaudi-runtime doctor --image-only --engine vllm
 ENTRYPOINT ["gaudi-runtime"]
 
 

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-EXAMPLE = "tiny-torch-cpu"
+EXAMPLE = "tiny-vllm-cpu"
+MODEL = "tiny"
+"""The name of the model in requests."""
 MANIFEST = Path(__file__).resolve().parent.parent / "examples" / f"{EXAMPLE}.yaml"
-FINER_BUCKETS = {"bucketing": {"prompt": {"query": {"min": 32, "step": 32}}}}
-"""A merge patch of the spec: prompt buckets every 32 tokens instead of every 64 tokens."""
+SHORT_PROMPTS = {"bucketing": {"prompt": {"query": {"min": 32}}}}
+"""A merge patch of the spec: another prompt bucket, for prompts of up to 32 tokens."""

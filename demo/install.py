@@ -5,11 +5,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import yaml
 
-from localcluster import Cluster, LocalClusterError, cluster
+from localcluster import Cluster, LocalClusterError, cluster, uses_own_node
 from localcluster.cache import ensure_cached
 from localcluster.programs import build
 
@@ -19,6 +20,8 @@ RUNTIME_IMAGE = "localhost/gaudi-runtime:dev"
 MODEL_IMAGE = "localhost/tiny-llama:dev"
 OPERATOR_NAMESPACE = "gaudi-system"
 RELEASE = "gaudi-operator"
+VOLUMES = 4
+"""The number of volumes for recipes on our own node."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,51 @@ def ensure_installation(name: str) -> Installation:
     cluster = ensure_cluster(name)
     installed = Installation(cluster)
     cluster.load_folder(checkpoint(), MODEL_IMAGE)
+    if uses_own_node():
+        create_volumes(installed)
     install_chart(installed)
     return installed
+
+
+def create_volumes(installed: Installation) -> None:
+    """Create a default storage class for our own node, with volumes in folders of this machine.
+
+    A volume whose claim was deleted becomes available again, with its files.
+    """
+    folder, is_default = installed.kubeconfig.parent / "volumes", "storageclass.kubernetes.io/is-default-class"
+    manifests: list[dict[str, Any]] = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "local", "annotations": {is_default: "true"}},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+    ]
+    for number in range(VOLUMES):
+        (folder / str(number)).mkdir(parents=True, exist_ok=True)
+        manifests.append(local_volume(installed, f"local-{number}", folder / str(number), "local"))
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+    released = "jsonpath={.items[?(@.status.phase=='Released')].metadata.name}"
+    for name in installed.kubectl("get", "persistentvolumes", "-o", released).split():
+        patch = '[{"op": "remove", "path": "/spec/claimRef"}]'
+        installed.kubectl("patch", "persistentvolume", name, "--type=json", "-p", patch)
+
+
+def local_volume(
+    installed: Installation, name: str, folder: Path, storage_class: str = "", capacity: str = "1Gi"
+) -> dict[str, Any]:
+    """Return a PersistentVolume on `folder`. The folder belongs to root, as on a new disk."""
+    nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+    on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+    spec = {
+        "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+        "storageClassName": storage_class,
+        "capacity": {"storage": capacity},
+        "local": {"path": str(folder)},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_nodes]}]}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
 def checkpoint() -> Path:

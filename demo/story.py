@@ -6,7 +6,7 @@ from rich.markup import escape
 
 from demo import install, screen
 from demo.client_pod import ClientPod
-from demo.example import EXAMPLE, FINER_BUCKETS, MANIFEST
+from demo.example import EXAMPLE, MANIFEST, MODEL, SHORT_PROMPTS
 from demo.install import Installation
 from demo.load import Answer, Traffic
 from demo.plan import show_plan, show_prompt_change
@@ -26,14 +26,16 @@ def run() -> None:
     installed = install.ensure_installation("demo")
     print_headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml: what every pod will prepare")
     show_plan(MANIFEST, console)
-    print_headline(3, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
+    print_headline(3, f"kubectl apply -f examples/{EXAMPLE}.yaml: vLLM on the CPU, gated on its compiled buckets")
     installed.apply_example(EXAMPLE, NAMESPACE)
     resource = Resource(str(installed.kubeconfig), NAMESPACE, EXAMPLE)
     show_until_ready(resource)
     console.print(installed.kubectl("get", "gi", "--namespace", NAMESPACE))
     print_headline(4, "A streamed chat completion through the Service (random weights: the words are noise)")
     chat(installed)
-    print_headline(5, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
+    print_headline(
+        5, "A rolling upgrade under load: another bucket for short prompts, and the recipes of the first pod"
+    )
     upgrade(installed, resource)
     print_headline(6, "What to try next")
     print_next_commands(installed.kubeconfig)
@@ -51,17 +53,17 @@ def show_until_ready(resource: Resource) -> None:
 def chat(installed: Installation) -> None:
     """Send a chat request from a pod of the cluster."""
     pod = ClientPod(installed.kubectl, NAMESPACE, "chat", install.RUNTIME_IMAGE, CHAT)
-    pod.start(f"{EXAMPLE}.{NAMESPACE}", EXAMPLE, "What is a bucket?")
-    console.print(f"[green]{EXAMPLE}:[/green] {escape(repr(pod.finish().strip()))}")
+    pod.start(f"{EXAMPLE}.{NAMESPACE}", MODEL, "What is a bucket?")
+    console.print(f"[green]{MODEL}:[/green] {escape(repr(pod.finish().strip()))}")
 
 
 def upgrade(installed: Installation, resource: Resource) -> None:
     """Roll out a new revision while a client pod sends requests, and print the results of the requests."""
-    show_prompt_change(MANIFEST, FINER_BUCKETS, console)
+    show_prompt_change(MANIFEST, SHORT_PROMPTS, console)
     traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
-    traffic.start(EXAMPLE, EXAMPLE)
+    traffic.start(EXAMPLE, MODEL, pause=0.2, mixed_sampling=True)
     with ReportRecorder(str(installed.kubeconfig), NAMESPACE, EXAMPLE) as recorder:
-        resource.patch(FINER_BUCKETS)
+        resource.patch(SHORT_PROMPTS)
         show_until_ready(resource)
         answers = traffic.stop()
     console.print(summarize_answers(answers, recorder.cold_requests()))
@@ -84,7 +86,7 @@ def print_next_commands(kubeconfig: Path) -> None:
     for command in (
         f"kubectl --namespace {NAMESPACE} get gi,rs,pods,svc -o wide",
         f"kubectl --namespace {NAMESPACE} describe gi {EXAMPLE}",
-        f"kubectl --namespace {NAMESPACE} scale gi/{EXAMPLE} --replicas=3",
+        f"kubectl --namespace {NAMESPACE} scale gi/{EXAMPLE} --replicas=2",
         "kubectl explain gi.spec.warmup",
         "make demo-clean      # remove the cluster; README.md lists what stays",
     ):

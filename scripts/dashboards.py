@@ -112,7 +112,7 @@ FLEET = Dashboard(
             "Generated tokens a second",
             {
                 "{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) "
-                "(rate(gaudi_generated_tokens_total[5m]))"
+                "(rate(vllm:generation_tokens_total[5m]))"
             },
         ),
         Panel(
@@ -124,7 +124,7 @@ FLEET = Dashboard(
             "Time to the first token, 95th percentile",
             {
                 "{{inference_gaudi_dev_name}}": "histogram_quantile(0.95, sum by (inference_gaudi_dev_name, le) "
-                "(rate(gaudi_time_to_first_token_seconds_bucket[5m])))"
+                "(rate(vllm:time_to_first_token_seconds_bucket[5m])))"
             },
             unit="s",
         ),
@@ -225,17 +225,17 @@ ONE_MODEL = Dashboard(
         Panel(
             "Tokens a second",
             {
-                "prompt": f"sum(rate(gaudi_prompt_tokens_total{{{PODS}}}[5m]))",
-                "generated": f"sum(rate(gaudi_generated_tokens_total{{{PODS}}}[5m]))",
+                "prompt": f"sum(rate(vllm:prompt_tokens_total{{{PODS}}}[5m]))",
+                "generated": f"sum(rate(vllm:generation_tokens_total{{{PODS}}}[5m]))",
             },
         ),
         Panel(
             "Time to the first token",
             {
                 "p50": "histogram_quantile(0.5, sum by (le) "
-                f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
+                f"(rate(vllm:time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
                 "p99": "histogram_quantile(0.99, sum by (le) "
-                f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
+                f"(rate(vllm:time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
             },
             unit="s",
         ),
@@ -307,7 +307,7 @@ UPGRADE = Dashboard(
             {
                 "{{inference_gaudi_dev_revision}}": "histogram_quantile(0.99, "
                 "sum by (le, inference_gaudi_dev_revision) "
-                f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))"
+                f"(rate(vllm:time_to_first_token_seconds_bucket{{{PODS}}}[5m])))"
             },
             unit="s",
         ),

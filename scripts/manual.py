@@ -1,6 +1,6 @@
 """Hooks of mkdocs that copy files outside docs/ into the built manual, below files/.
 
-- Files of the repository, such as examples. On GitHub, a link like `../../examples/vllm/cpu.yaml` leads to the file. In
+- Files of the repository, such as examples. On GitHub, a link like `../../examples/tiny-sim.yaml` leads to the file. In
   the built manual, the link leads to the copy. A missing file fails the build.
 - The script that draws mermaid fences, if `make manual` has downloaded it into build/mermaid. Otherwise the fences stay
   text, because the theme would load the script from another host.

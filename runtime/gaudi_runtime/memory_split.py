@@ -51,7 +51,7 @@ def count_kv_blocks(kv_cache_bytes: int, bytes_per_block: int) -> int:
 
 
 OWN_BLOCKS = 1
-"""The KV blocks that an engine reserves: vLLM's null block, the padding block of the torch engine."""
+"""The KV block that vLLM reserves, its null block."""
 
 
 def max_useful_blocks(limits: Limits) -> int | None:

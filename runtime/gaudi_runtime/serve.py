@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
@@ -27,7 +26,7 @@ from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_has
 from gaudi_runtime.contract.failures import PASSING_REASONS, RESTART_SECONDS
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
-from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine, ServingEngine, TokenEngine
+from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.engines.select import create_engine, create_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
@@ -38,7 +37,6 @@ from gaudi_runtime.http.certificate import Certificate
 from gaudi_runtime.http.connection import ServerLimits, connection_limit
 from gaudi_runtime.http.metrics import MetricSources, RequestMetrics, new_registry
 from gaudi_runtime.http.openai_api.api_key import read_api_key
-from gaudi_runtime.http.openai_api.app import openai_app
 from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
@@ -272,11 +270,7 @@ async def _application(
     signals: Signals,
     traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
-    """Yield the application of the model port: the engine's own application or ours, with metrics."""
-    if not isinstance(engine, ServingEngine):
-        add_tracing = partial(traces.wrap_app, counters=lambda: engine.counters)
-        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, add_tracing)
-        return
+    """Yield the application of the model port: the engine's application behind the guard."""
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:

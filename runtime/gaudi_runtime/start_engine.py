@@ -11,7 +11,7 @@ from typing import cast
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
 from gaudi_runtime.engine_protocol.engine import (
     DividesMemory,
@@ -22,7 +22,7 @@ from gaudi_runtime.engines.select import create_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.learning.advisor import make_comparison_input
 from gaudi_runtime.learning.comparison import ComparisonInput
-from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, limit_kv_cache, split_memory
+from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, split_memory
 from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
 from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import plan_of_device
@@ -106,11 +106,7 @@ def _allocate_memory(
     board.update(phase=Phase.PROFILING)
     free_bytes = profiling_engine.profile().free
     split = split_memory(free_bytes, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    if config.engine.name is EngineName.SIM:
-        # The simulation divides memory in the same way as the plugin did in the reference logs.
-        block_count = count_kv_blocks(split.kv_cache, profiling_engine.block_bytes())
-    else:
-        split, block_count = limit_kv_cache(split, profiling_engine.block_bytes(), config.limits)
+    block_count = count_kv_blocks(split.kv_cache, profiling_engine.block_bytes())
     blocks = DeviceBlocks.from_limits(block_count, config.limits)
     # Publish the memory split before the allocation, so that the report contains it even if the allocation fails.
     _publish_memory(config, split, blocks, board)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
+from tests.cluster.bad_object import CARD, VLLM, Bad
 
 
 def source(**kinds: Any) -> dict[str, Any]:
@@ -80,19 +80,9 @@ MODELS = (
         {"model": {"quantization": {"method": "inc"}}, "engine": VLLM},
     ),
     Bad(
-        "quantization_with_torch",
-        f"spec.model.quantization {NOT_OFFERED}",
-        {"model": {"quantization": {"method": "fp8"}}},
-    ),
-    Bad(
         "kv_cache_without_scales",
         "spec.model.kvCacheDtype fp8_inc",
         {"model": {"kvCacheDtype": "fp8_inc", "quantization": {"method": "fp8"}}, "engine": VLLM},
-    ),
-    Bad(
-        "adapters_with_torch",
-        f"spec.model.lora.adapters {NOT_OFFERED}",
-        {"model": {"lora": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}}},
     ),
 )
 VLLM_LIMITS = (
@@ -166,10 +156,5 @@ ACCELERATORS = (
         "experts_on_one_card",
         "spec.parallelism.expert needs",
         {"accelerator": CARD, "parallelism": {"expert": True}, "engine": VLLM},
-    ),
-    Bad(
-        "parallelism_with_torch",
-        "spec.parallelism.tensor, pipeline and data must be 1",
-        {"parallelism": {"data": 2}},
     ),
 )

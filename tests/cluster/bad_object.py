@@ -31,4 +31,3 @@ class Bad:
 
 CARD = {"generation": "gaudi3", "deviceMemory": None}
 VLLM = {"name": "vllm"}
-NOT_OFFERED = "is not available with the torch engine"

@@ -2,7 +2,7 @@
 
 from tests.cluster.bad_blocks import scaled
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
-from tests.cluster.bad_object import CARD, NOT_OFFERED, Bad
+from tests.cluster.bad_object import Bad
 from tests.cluster.bad_pods import PLATFORM_PODS, SEVERAL_NODES
 from tests.cluster.bad_recipes import RECIPES
 from tests.support.metrics import running_requests
@@ -41,11 +41,10 @@ ENGINES = (
         {"engine": {"executionMode": "HpuGraphs"}},
     ),
     Bad(
-        "lazy_mode_with_torch",
-        f"executionMode Lazy {NOT_OFFERED}",
-        {"accelerator": CARD, "engine": {"executionMode": "Lazy"}},
+        "extra_args_with_sim",
+        "extraArgs is only for the vllm engine",
+        {"engine": {"name": "sim", "extraArgs": ["--seed=1"]}},
     ),
-    Bad("extra_args_with_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
     Bad(
         "setting_with_a_space",
         "every name must be",

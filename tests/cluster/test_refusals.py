@@ -30,13 +30,11 @@ ACCEPTED = "Accepted"
 STRICT = {"fieldValidation": "Strict"}
 SLICES = {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "true"}
 WRONG_SETTINGS: dict[str, Mapping[str, Any]] = {
-    "a knob of vllm with torch": {"engine": {"settings": {"VLLM_FULL_WARMUP": "true"}}},
-    "a script of sim with torch": {"engine": {"settings": {"compileSeconds": "1"}}},
+    "a script of sim with vllm": {"engine": {"settings": {"compileSeconds": "1"}}},
     "padding limit with Linear": {
         "engine": {"settings": {"VLLM_DECODE_BS_BUCKET_PAD_MAX": 4}},
         "bucketing": {"strategy": "Linear"},
     },
-    "slices with torch": {"engine": {"settings": SLICES}},
     "slices with Optimal": {"engine": {"name": "vllm", "settings": SLICES}, "bucketing": {"strategy": "Optimal"}},
     "unknown order": {"engine": {"settings": {"VLLM_GRAPH_PROMPT_STRATEGY": "random"}}},
 }

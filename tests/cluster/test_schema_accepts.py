@@ -204,7 +204,7 @@ def test_get_shows_the_printer_columns(created: Create, kubectl: Kubectl) -> Non
     report(kubectl, STATUS)
     header, row = kubectl("get", "gi").strip().splitlines()
     assert header.split() == ["NAME", "ENGINE", "STATUS", "PROMPT%", "DECODE%", "WARMUP", "READY", "DESIRED", "AGE"]
-    assert row.split()[:-1] == ["tiny", "torch", "Serving", "62", "100", "81", "2", "1"]
+    assert row.split()[:-1] == ["tiny", "vllm", "Serving", "62", "100", "81", "2", "1"]
 
 
 def test_category_all_does_not_include_models(created: Create, kubectl: Kubectl) -> None:

@@ -37,6 +37,6 @@ async def test_ignored_setting_is_reported_and_pods_still_serve(
     resource: Object = await api.get("GaudiInference", "tiny") or {}
     condition = condition_of(resource, "SettingsEffective")
     assert condition["reason"] == "SettingsIgnored"
-    assert condition["message"].startswith("spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine")
+    assert condition["message"].startswith("spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the vllm engine")
     (event,) = await until(partial(events_with, api, "SettingsIgnored"), "the event SettingsIgnored")
     assert event["type"] == "Warning"

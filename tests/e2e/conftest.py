@@ -111,10 +111,10 @@ def namespace(installed: Installation) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def apply(installed: Installation, namespace: str) -> Callable[..., Resource]:
-    """Apply the tiny example under another name and replace parts of its spec."""
+    """Apply the tiny simulation under another name and replace parts of its spec."""
 
     def _apply(name: str, **spec: object) -> Resource:
-        manifest = yaml.safe_load((ROOT / "examples" / "tiny-torch-cpu.yaml").read_text())
+        manifest = yaml.safe_load((ROOT / "examples" / "tiny-sim.yaml").read_text())
         manifest["metadata"]["name"] = name
         for field, value in spec.items():
             manifest["spec"][field] = {**manifest["spec"].get(field, {}), **value} if isinstance(value, dict) else value

@@ -16,7 +16,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.node.node import Node
 from tests.e2e.classes import new_class
 from tests.e2e.pods import Pods
-from tests.e2e.specs import SIMULATED
+from tests.e2e.specs import QUICK
 
 STATUS_PORT, MODEL_PORT, OPERATOR_PORT = ServingConfig().status_port, ServingConfig().model_port, 8080
 PROMISED = [
@@ -149,7 +149,7 @@ def addresses(
         "open": {"networkAccess": {"from": "Everyone"}, "className": open_class},
     }
     for name, spec in models.items():
-        apply(name, **{**SIMULATED, **spec})
+        apply(name, **{**QUICK, **spec})
     for name in models:
         wait_ready(name)
     found = {name: Pods(installed, namespace, name).only()["status"]["podIP"] for name in models}

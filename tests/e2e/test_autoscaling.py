@@ -42,7 +42,7 @@ def test_autoscaler_scales_by_running_requests_and_status_reports_it(
     serve_metrics: Callable[[], None],
 ) -> None:
     autoscaling = {"minReplicas": 1, "maxReplicas": 2, "metrics": [running_requests(2)]}
-    slow = {"name": "sim", "settings": {"tokensPerSecond": "5"}}
+    slow = {"settings": {"tokensPerSecond": "5"}}
     resource = apply(NAME, replicas=1, engine=slow, autoscaling=autoscaling)
     wait_ready(NAME)
     states = resource.states(PATIENCE)

@@ -11,7 +11,7 @@ from demo.install import OPERATOR_NAMESPACE, RELEASE, Installation
 from demo.resource import Resource, condition, is_ready
 from localcluster.sandbox.processes import wait_until
 from tests.e2e.pods import Pods, kill, not_terminating
-from tests.e2e.specs import SIMULATED
+from tests.e2e.specs import QUICK
 
 NAME = "steady"
 PATIENCE = 180
@@ -22,7 +22,7 @@ OPERATOR_PODS = ("--namespace", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/nam
 @pytest.fixture(scope="module")
 def resource(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> Resource:
     """A Ready resource."""
-    resource = apply(NAME, **SIMULATED)
+    resource = apply(NAME, **QUICK)
     wait_ready(NAME)
     return resource
 

@@ -20,7 +20,7 @@ from tests.e2e.pods import Pods, gate_of
 NAME = "streams"
 SPEC = {
     "replicas": 2,
-    "engine": {"name": "sim", "settings": {"tokensPerSecond": "5"}},
+    "engine": {"settings": {"tokensPerSecond": "5"}},
     "pod": {"drainSeconds": 60},
 }
 TOKENS = 40

@@ -12,7 +12,7 @@ from demo.install import MODEL_IMAGE, RUNTIME_IMAGE, Installation, checkpoint
 from demo.resource import Resource, condition, is_ready, is_stalled
 from demo.story import CHAT
 from tests.e2e.pods import Pods
-from tests.e2e.specs import QUICK
+from tests.e2e.specs import VLLM
 
 NAME = "good"
 PATIENCE = 180
@@ -50,7 +50,7 @@ def good(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Resource:
     """A serving resource, and images of checkpoints that cannot be served."""
-    resource = apply(NAME, **QUICK)
+    resource = apply(NAME, **VLLM)
     damaged = shutil.copytree(checkpoint(), tmp_path_factory.mktemp("damaged"), dirs_exist_ok=True)
     unknown = shutil.copytree(damaged, tmp_path_factory.mktemp("unknown"), dirs_exist_ok=True)
     (damaged / "model.safetensors").write_bytes(b"\xff" * 4096)
@@ -82,7 +82,7 @@ def untouched(good: Resource, pods: Pods, send_question: Callable[[], str], answ
     assert send_question() == answer
     added = pods.names() - names
     fixed = {"hostPath": None, **source(MODEL_IMAGE)["model"]["source"]}
-    good.patch({"model": {"source": fixed}, "accelerator": {"deviceMemory": "64Mi"}})
+    good.patch({"model": {"source": fixed}, "accelerator": VLLM["accelerator"]})
     next(state for state in good.states(PATIENCE) if is_ready(state))
     pods.wait_gone(added)
     assert pods.restarts() == before
@@ -117,7 +117,7 @@ def pods_created(pods: Pods) -> int:
             "no/such/folder does not exist. Check the path in spec.model.source.",
         ),
         (source(DAMAGED_IMAGE), "ModelUnreadable", "model.safetensors is damaged"),
-        (source(UNKNOWN_IMAGE), "UnsupportedModel", "model_type: oracle"),
+        (source(UNKNOWN_IMAGE), "UnsupportedModel", "oracle"),
     ],
     ids=["folder is missing", "weights are damaged", "architecture is unknown"],
 )

@@ -11,7 +11,7 @@ from demo.resource import Resource, condition, is_ready, is_stalled
 from localcluster.sandbox.processes import wait_until
 from tests.e2e.endpoints import EndpointRecorder
 from tests.e2e.pods import Pods, condition_of, container_id, gate_of, kill
-from tests.e2e.specs import QUICK, SIMULATED, TWO_PROMPT_BUCKETS
+from tests.e2e.specs import QUICK, TWO_PROMPT_BUCKETS
 
 Apply = Callable[..., Resource]
 PATIENCE = 180
@@ -67,7 +67,7 @@ def test_pod_of_a_killed_container_leaves_endpoints_until_warm(
 def test_container_killed_during_warm_up_opens_no_gate_until_warm(
     installed: Installation, apply: Apply, pods: Callable[[str], Pods]
 ) -> None:
-    slow = {**SIMULATED, "engine": {"name": "sim", "settings": {"compileSeconds": "4"}}}
+    slow = {**QUICK, "engine": {"settings": {"compileSeconds": "4"}}}
     resource, of = apply("killed-warming", **slow), pods("killed-warming")
     states = resource.states(PATIENCE)
     next(
@@ -91,7 +91,7 @@ def test_container_killed_during_warm_up_opens_no_gate_until_warm(
 def test_gates_keep_their_state_without_an_operator(
     installed: Installation, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
-    apply("steady", **{**SIMULATED, "replicas": 2})
+    apply("steady", **{**QUICK, "replicas": 2})
     wait_ready("steady")
     of = pods("steady")
     old = of.names()
@@ -114,7 +114,7 @@ def test_gates_keep_their_state_without_an_operator(
 def test_children_are_deleted_with_their_resource_without_operator(
     installed: Installation, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
-    apply("orphan", **SIMULATED)
+    apply("orphan", **QUICK)
     wait_ready("orphan")
     of = pods("orphan")
     with no_operator(installed):
@@ -130,8 +130,7 @@ def test_revision_with_too_few_graphs_rolls_back_until_threshold_drops(
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS, readiness=all_graphs), pods("short")
     wait_ready("short")
     old = of.only()["metadata"]["name"]
-    # This memory has room for the weights, the KV blocks of four sequences, and two of the three graphs.
-    resource.patch({"accelerator": {"deviceMemory": "3650Ki"}})
+    resource.patch({"engine": {"settings": {"oomAtBucket": "prompt:2"}}})
     stalled = next(state for state in resource.states(PATIENCE) if is_stalled(state, "RolledBack"))
     assert "failed (CapturedBelowThreshold)" in condition(stalled, "Stalled")["message"]
     assert "1 of 2 prompt buckets (50 %) are executed (minimum 100 %)" in condition(stalled, "Stalled")["message"]

@@ -10,7 +10,7 @@ from demo.resource import Resource
 from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
 from localcluster.programs import build
 from tests.e2e.pods import Pods
-from tests.e2e.specs import SIMULATED
+from tests.e2e.specs import QUICK
 from tests.support.documented import fences
 
 NAME = "chat"
@@ -25,7 +25,7 @@ def test_hardware_report_is_written_and_leaves_the_resource_untouched(
     tmp_path: Path,
 ) -> None:
     of = Pods(installed, namespace, NAME)
-    apply(NAME, **SIMULATED)
+    apply(NAME, **QUICK)
     wait_ready(NAME)
     pods = of.names()
     commands = fences("docs/how-to/hardware.md", "sh")["docs/how-to/hardware.md, In a cluster 1"]

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.install import Installation, checkpoint
+from demo.install import Installation, checkpoint, local_volume
 from demo.resource import Resource, is_ready
 from tests.e2e.host_address import host_address
 from tests.e2e.pods import Pods
-from tests.e2e.specs import QUICK
-from tests.e2e.volumes import MODES, local_volume
+from tests.e2e.specs import VLLM
 from tests.support.hub_server import COMMIT, REPO, HubState, running
 
 NAME = "fetched"
@@ -25,7 +24,7 @@ PATIENCE = 180
 def claim(installed: Installation, namespace: str, tmp_path: Path) -> Iterator[str]:
     """A PVC on an empty folder of the node. The folder belongs to root, as on a new disk."""
     name = f"{namespace}-{NAME}"
-    common = {"accessModes": MODES, "storageClassName": ""}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     request = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
     objects = [
         local_volume(installed, name, tmp_path),
@@ -66,8 +65,8 @@ def test_files_are_downloaded_once_and_new_pods_need_no_hub(
             "source": {"huggingFace": {"repo": REPO, "revision": COMMIT}},
             "cache": {"existingClaim": claim},
         }
-        engine = {"executionMode": "Eager", "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
-        resource = apply(NAME, **{**QUICK, "replicas": 2, "model": model, "engine": engine})
+        engine = {**VLLM["engine"], "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
+        resource = apply(NAME, **{**VLLM, "replicas": 2, "model": model, "engine": engine})
         before = next(state for state in resource.states(PATIENCE) if is_ready(state))
         assert count_downloads(hub) == dict.fromkeys(hub.files, 1)
     deleted = min(pods_of(before))

@@ -19,7 +19,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.sandbox.processes import wait_until
 from tests.e2e.gates import GateRecorder
 from tests.e2e.pods import Pods, condition_of
-from tests.e2e.specs import ONE_BUCKET, SIMULATED, TWO_PROMPT_BUCKETS
+from tests.e2e.specs import ONE_BUCKET, QUICK, TWO_PROMPT_BUCKETS
 from tests.e2e.test_gate import no_operator
 
 NAME = "away"
@@ -30,7 +30,7 @@ GAUDI = str(Path(sys.executable).parent / "kubectl-gaudi")
 def test_serving_revision_survives_zero_and_drains_without_operator(
     installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
-    resource, pods = apply(NAME, **{**SIMULATED, "replicas": 2}), Pods(installed, namespace, NAME)
+    resource, pods = apply(NAME, **{**QUICK, "replicas": 2}), Pods(installed, namespace, NAME)
     wait_ready(NAME)
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     with GateRecorder(str(installed.kubeconfig), namespace) as gates:

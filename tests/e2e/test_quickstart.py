@@ -12,7 +12,7 @@ from localcluster import tools
 from tests.support.documented import IN_QUICKSTART, QUICKSTART, ROOT
 from tests.support.shell import Shell, make_clone, search_path, table_of_times
 
-NAME = "tiny-torch-cpu"
+NAME = "tiny-vllm-cpu"
 PAGE = (ROOT / QUICKSTART).read_text()
 KUBECONFIG = Path(".cache/gaudi-operator/run/demo/kubeconfig")
 

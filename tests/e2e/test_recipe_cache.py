@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.install import Installation
+from demo.install import Installation, local_volume
 from demo.resource import Resource, is_ready
 from gaudi_operator.core.names import REVISION_LABEL
 from tests.e2e.groups import report_of
 from tests.e2e.pods import Pods
 from tests.e2e.specs import ONE_BUCKET
-from tests.e2e.volumes import local_volume
 
 NAME = "recipes"
 PATIENCE = 300
@@ -75,7 +74,7 @@ def test_later_pod_starts_from_shared_recipes(
     tmp_path: Path,
 ) -> None:
     shared = {"size": "1Gi", "storageClassName": storage_class}
-    engine = {"name": "sim", "settings": {"compileSeconds": "2", "recipeSeconds": "0.1"}}
+    engine = {"settings": {"compileSeconds": "2", "recipeSeconds": "0.1"}}
     resource = apply(NAME, replicas=1, bucketing=ONE_BUCKET, engine=engine, recipeCache=shared)
     pods = Pods(installed, namespace, NAME)
     assert "has no recipes for this software" in filled(resource)["message"]

@@ -13,7 +13,6 @@ from tests.e2e.classes import new_class
 from tests.e2e.forwarding import port_forward
 from tests.e2e.host_address import host_address
 from tests.e2e.many_clients import cold_batches_of_many_clients
-from tests.e2e.specs import SIMULATED
 from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.unit.runtime.runtime_process import wait_until
 
@@ -62,7 +61,7 @@ def test_status_shows_every_graph_captured(installed: Installation, namespace: s
     assert status["capturedPercent"] == {"prompt": 100, "decode": 100}
     assert status["warmup"]["percent"] == 100
     assert status["readyReplicas"] == 2
-    assert status["plan"]["basis"] == "Measured"
+    assert status["plan"]["basis"] == "Simulated"
 
 
 def test_get_shows_the_readiness_columns(installed: Installation, namespace: str, served: str) -> None:
@@ -124,14 +123,6 @@ def test_stream_equals_the_whole_answer(client: openai.OpenAI, served: str) -> N
 
 def test_many_concurrent_clients_cause_no_cold_batch(installed: Installation, namespace: str, served: str) -> None:
     assert cold_batches_of_many_clients(installed, namespace, served, served, length=256) == (0, 0)
-
-
-def test_many_concurrent_clients_of_a_simulation_cause_no_cold_batch(
-    installed: Installation, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
-) -> None:
-    apply("many", **SIMULATED)
-    wait_ready("many")
-    assert cold_batches_of_many_clients(installed, namespace, "many", "many", length=256) == (0, 0)
 
 
 def test_explain_describes_the_fields(installed: Installation) -> None:

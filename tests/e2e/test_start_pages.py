@@ -13,13 +13,12 @@ import pytest
 import yaml
 
 from demo import install
-from demo.install import OPERATOR_NAMESPACE, RELEASE, Installation, checkpoint
+from demo.install import OPERATOR_NAMESPACE, RELEASE, Installation, checkpoint, local_volume
 from demo.resource import Resource, is_ready
 from localcluster import tools
 from localcluster.node.node import Node
 from tests.e2e import docker_stand_in
 from tests.e2e.host_address import host_address
-from tests.e2e.volumes import local_volume
 from tests.plugin.environment import NoSource, source
 from tests.support.documented import INSTALL, LLAMA, ON_CARD, README, ROOT, documents, llama, tiny_llama
 from tests.support.hub_server import HubState, running

@@ -28,10 +28,11 @@ SECONDS = 600
 @pytest.fixture(scope="module")
 def resource(installed: Installation, namespace: str) -> Resource:
     """The example with few shapes and a parser for tool calls."""
-    manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
+    manifest = yaml.safe_load((ROOT / "examples" / "tiny-vllm-cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
     manifest["spec"]["model"]["maxModelLen"] = 1024  # with random weights the model ends a tool call late
     manifest["spec"]["engine"]["maxNumBatchedTokens"] = 256
+    manifest["spec"]["accelerator"]["deviceMemory"] = "1Gi"
     manifest["spec"]["engine"]["settings"] = {
         "--enable-auto-tool-choice": "true",
         "--tool-call-parser": "hermes",

@@ -31,8 +31,9 @@ def served(installed: Installation, namespace: str) -> Resource:
     The engine runs in eager mode, because tests/vllm covers compilation.
     """
     leader_worker_sets.install(installed.cluster)
-    manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
+    manifest = yaml.safe_load((ROOT / "examples" / "tiny-vllm-cpu.yaml").read_text())
     manifest["metadata"]["name"] = NAME
+    del manifest["spec"]["recipeCache"]
     manifest["spec"]["bucketing"] = ONE_BUCKET
     manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
     manifest["spec"]["engine"]["executionMode"] = "Eager"

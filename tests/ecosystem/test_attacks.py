@@ -34,7 +34,7 @@ from tests.e2e.conftest import cluster_name
 from tests.e2e.groups import leader_and_worker, report_of
 from tests.e2e.pods import Pods, gate_of
 from tests.e2e.reports import wait_answered
-from tests.e2e.specs import SIMULATED, TWO_PROMPT_BUCKETS
+from tests.e2e.specs import QUICK, TWO_PROMPT_BUCKETS
 from tests.e2e.test_hostile_neighbours import hostile_resources, operator_pods, verdicts
 from tests.vllm import bodies as worst
 from tests.vllm.worst_bodies import application, fields_by_path
@@ -93,7 +93,7 @@ def installed() -> Iterator[Installation]:
 @pytest.fixture
 def serving(installed: Installation, namespace: str) -> Pods:
     """A Ready model with vLLM on the CPU."""
-    manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
+    manifest = yaml.safe_load((ROOT / "examples" / "tiny-vllm-cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
     manifest["spec"]["pod"]["resources"]["requests"]["cpu"] = "250m"
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
@@ -156,7 +156,7 @@ def test_clients_are_not_affected_by_attacks_of_other_tenants(
         # Install the chart again to start a new operator. The new operator lists all objects first. When the new model
         # is ready, the operator has processed the list.
         install.install_chart(installed)
-        apply("later", **SIMULATED)
+        apply("later", **QUICK)
         wait_ready("later")
         answers = traffic.stop()
     seconds = sorted(answer.seconds for answer in answers)

@@ -12,12 +12,12 @@ T = TypeVar("T")
 _TINY_ON_CPU: Object = {
     "model": {"source": {"persistentVolumeClaim": {"claimName": "models", "path": "tiny"}}, "maxModelLen": 256},
     "accelerator": {"generation": "none", "deviceMemory": "512Mi"},
-    "engine": {"name": "torch", "blockSize": 16, "maxNumSeqs": 4},
+    "engine": {"name": "vllm", "blockSize": 16, "maxNumSeqs": 4},
 }
 
 
 def gaudi_inference(name: str = "tiny", namespace: str | None = None, **overrides: Any) -> Object:
-    """Return a valid GaudiInference with the torch engine on the CPU.
+    """Return a valid GaudiInference with vLLM on the CPU.
 
     `overrides` contains sections of the spec with the names of the manifest. The sections are merged level by level:
     `engine={"blockSize": 32}` changes the block size and keeps the other fields of the engine. The value None removes a

@@ -42,7 +42,7 @@ def seed(**changes: Any) -> Object:
 def on_a_card(**changes: Any) -> Object:
     """Return the spec sections with a real engine. Only the served name identifies the model."""
     real = {
-        "engine": {"name": "torch", "settings": {"card": None, "model": None}, "executionMode": "HpuGraphs"},
+        "engine": {"name": "vllm", "settings": {"card": None, "model": None}, "executionMode": "HpuGraphs"},
         "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},
     }
     return merged(merged(SEED, real), changes)

@@ -1,12 +1,10 @@
-"""Greedy tokens from a server and from the project's own engine."""
+"""Greedy tokens from a server and from transformers."""
 
-import asyncio
 from pathlib import Path
 
+import torch
 from openai import OpenAI
 
-from gaudi_runtime.engine_protocol.engine import SamplingParams
-from tests.unit.runtime.engines.torch.engines import EAGER, start, torch_config
 from tests.vllm.configs import MODEL
 
 
@@ -25,18 +23,14 @@ def served_tokens(openai: OpenAI, prompts: list[list[int]], count: int) -> list[
     return [answer.choices[0].token_ids for answer in answers]  # type: ignore[attr-defined]
 
 
-def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """Return the greedy answers of the project's own engine to the prompts."""
-    engine = start(torch_config(checkpoint, engine=EAGER))
+def transformers_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
+    """Return the greedy answers of transformers to the prompts."""
+    from transformers import AutoModelForCausalLM  # after the collection of the tests, because the import takes seconds
 
-    async def generate() -> list[list[int]]:
-        engine.start_serving()
-        sampling = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
-        answers = [
-            [token async for chunk in engine.generate(prompt, sampling) for token in chunk.token_ids]
-            for prompt in prompts
-        ]
-        await engine.close()
-        return answers
-
-    return asyncio.run(generate())
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    model.generation_config.eos_token_id = None
+    answers = []
+    for prompt in prompts:
+        tokens = model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False)
+        answers.append(tokens[0, len(prompt) :].tolist())
+    return answers

@@ -38,8 +38,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> RuntimeConfig:
-    """Return the operator's configuration for examples/vllm/cpu.yaml, with paths and ports of this machine."""
-    manifest = yaml.safe_load((FOLDER / "vllm" / "cpu.yaml").read_text())
+    """Return the operator's configuration for examples/tiny-vllm-cpu.yaml, with paths and ports of this machine."""
+    manifest = yaml.safe_load((FOLDER / "tiny-vllm-cpu.yaml").read_text())
     manifest["metadata"] |= {"namespace": "default", "uid": "0"}
     for part, fields in changes.items():
         manifest["spec"][part] |= fields

@@ -26,7 +26,7 @@ from tests.unit.operator.hostile.limited import peak
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.adapter import make_adapter
 from tests.vllm.configs import MODEL, vllm_config
-from tests.vllm.greedy_tokens import served_tokens, torch_tokens
+from tests.vllm.greedy_tokens import served_tokens, transformers_tokens
 
 ADAPTER = "loud"
 
@@ -160,9 +160,9 @@ def test_invalid_grammar_is_refused_with_the_message_of_vllm(openai: OpenAI) -> 
         )
 
 
-def test_vllm_and_torch_engine_return_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
+def test_vllm_and_transformers_return_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
     prompts = [[5, 6, 7], list(range(3, 70)), [400] * 40]
-    assert served_tokens(openai, prompts, 24) == torch_tokens(checkpoint, prompts, 24)
+    assert served_tokens(openai, prompts, 24) == transformers_tokens(checkpoint, prompts, 24)
 
 
 def test_adapter_is_served_as_a_separate_model_name(openai: OpenAI) -> None:
@@ -254,7 +254,8 @@ def test_unlisted_route_of_vllm_is_not_found(runtime: RuntimeProcess, path: str)
 
 def test_metrics_page_has_metrics_of_vllm_and_of_the_runtime(runtime: RuntimeProcess) -> None:
     page = runtime.get("/metrics").text
-    assert "vllm:prompt_tokens_total" in page
+    for name in ("prompt_tokens_total", "generation_tokens_total", "time_to_first_token_seconds_bucket"):
+        assert f"vllm:{name}{{" in page
     assert "gaudi_buckets" in page
 
 

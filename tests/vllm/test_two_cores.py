@@ -14,7 +14,7 @@ from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.traffic.histogram import parse_traffic
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import vllm_config
-from tests.vllm.greedy_tokens import served_tokens, torch_tokens
+from tests.vllm.greedy_tokens import served_tokens, transformers_tokens
 from tests.vllm.two_pods import SHARED_CORES
 
 PROMPTS = [[5, 6, 7], list(range(3, 70)), list(range(9, 30)), [8] * 11]
@@ -57,7 +57,7 @@ def test_kv_block_metric_is_the_sum_of_both_cores(runtime: RuntimeProcess) -> No
 def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess, checkpoint: Path) -> None:
     """Send prompts one after the other. Each core gets two prompts, and each prompt is a separate batch."""
     with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
-        assert served_tokens(openai, PROMPTS, 8) == torch_tokens(checkpoint, PROMPTS, 8)
+        assert served_tokens(openai, PROMPTS, 8) == transformers_tokens(checkpoint, PROMPTS, 8)
     lengths = sorted(map(len, PROMPTS))
 
     def count_served_prompts() -> list[int]:

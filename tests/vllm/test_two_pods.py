@@ -15,7 +15,7 @@ import pytest
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.runtime.runtime_process import RuntimeProcess
-from tests.vllm.greedy_tokens import torch_tokens
+from tests.vllm.greedy_tokens import transformers_tokens
 from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
 
 
@@ -53,8 +53,8 @@ def test_each_pod_has_one_rank_with_every_bucket_captured(group: Group) -> None:
     assert not group.worker.model_port_open()
 
 
-def test_answers_of_two_pods_equal_those_of_the_torch_engine(checkpoint: Path, group: Group) -> None:
-    assert greedy(group.leader) == torch_tokens(checkpoint, PROMPTS, 24)
+def test_answers_of_two_pods_equal_those_of_transformers(checkpoint: Path, group: Group) -> None:
+    assert greedy(group.leader) == transformers_tokens(checkpoint, PROMPTS, 24)
 
 
 def test_killed_rank_ends_both_pods_with_a_message(group: Group) -> None:

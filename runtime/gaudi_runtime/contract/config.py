@@ -25,7 +25,6 @@ class EngineName(StrEnum):
     """The engine that runs the model, in the contract's configuration."""
 
     VLLM = "vllm"
-    TORCH = "torch"
     SIM = "sim"
 
 

@@ -15,9 +15,8 @@ from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, InstalledReleases
 from gaudi_runtime.units import format_bytes
 
 EVERY_ENGINE = frozenset(EngineName)
-MODEL_ENGINES = frozenset({EngineName.TORCH, EngineName.VLLM})
-"""The engines that run a real model; the simulation has almost no requirements."""
 VLLM = frozenset({EngineName.VLLM})
+"""The engine that runs a model; the simulation has almost no requirements."""
 
 # The three processes of vLLM 0.32 used 1.8 GiB with a model of 2 MB. A larger model needs more memory.
 VLLM_MEMORY = 2 * 1024**3
@@ -64,8 +63,7 @@ def is_healthy(rows: Iterable[CheckResult]) -> bool:
 
 def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
     """Return the engines that the doctor checks by default: the simulation, and engines with installed packages."""
-    versions = {EngineName.SIM: "always", EngineName.TORCH: image.torch.version, EngineName.VLLM: image.vllm.version}
-    return frozenset(name for name, version in versions.items() if version)
+    return EVERY_ENGINE if image.vllm.version else EVERY_ENGINE - VLLM
 
 
 def _lower_if_irrelevant(row: CheckResult, engines: frozenset[EngineName]) -> CheckResult:
@@ -77,10 +75,10 @@ def check_torch(image: ImageFacts) -> CheckResult:
     """Check that torch is installed and can be imported."""
     package = image.torch
     if not package.version:
-        return CheckResult("torch", CheckState.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
+        return CheckResult("torch", CheckState.FAIL, "not installed", _ANOTHER_IMAGE, VLLM)
     if package.error:
         return CheckResult(
-            "torch", CheckState.FAIL, f"{package.version}, import fails: {package.error}", _ANOTHER_IMAGE, MODEL_ENGINES
+            "torch", CheckState.FAIL, f"{package.version}, import fails: {package.error}", _ANOTHER_IMAGE, VLLM
         )
     return CheckResult("torch", CheckState.OK, package.version)
 
@@ -150,9 +148,7 @@ def check_folders(image: ImageFacts) -> CheckResult:
     if not image.read_only:
         return CheckResult("writable folders", CheckState.OK, "caches, home and temporary files")
     advice = "Mount a volume that this user can write to at each folder, or set the variable to another folder."
-    return CheckResult(
-        "writable folders", CheckState.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES
-    )
+    return CheckResult("writable folders", CheckState.FAIL, f"read-only: {', '.join(image.read_only)}", advice, VLLM)
 
 
 def check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
@@ -160,9 +156,7 @@ def check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     cards = machine.cards
     if image.bridge and not cards:
         advice = "Request cards (spec.accelerator), and check that the node's driver and device plugin run."
-        return CheckResult(
-            "device", CheckState.FAIL, "no Gaudi card, but this image is for cards", advice, MODEL_ENGINES
-        )
+        return CheckResult("device", CheckState.FAIL, "no Gaudi card, but this image is for cards", advice, VLLM)
     if not cards:
         return CheckResult("device", CheckState.OK, "CPU")
     return CheckResult("device", CheckState.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")

@@ -13,7 +13,6 @@ from typing import Any
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import import_trials
-from gaudi_runtime.doctor.checks import MODEL_ENGINES
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.gaudi_facts import read_gaudi_facts
 from gaudi_runtime.engines.vllm.versions import (
@@ -35,10 +34,9 @@ def collect_facts(chosen: Collection[EngineName], *, image_only: bool) -> Facts:
     bridge = installed_version("habana-torch-plugin")
     # An engine for cards cannot be imported on the machine that builds the image, because it has no card.
     engines = frozenset() if bridge and image_only else frozenset(chosen or EngineName)
-    torch, trial_result = _probe_package(
-        installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only
-    )
-    vllm, _ = _probe_package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
+    runs_model = EngineName.VLLM in engines
+    torch, trial_result = _probe_package(installed_version("torch"), "torch", tried=runs_model or not image_only)
+    vllm, _ = _probe_package(installed_release(), "vllm", tried=runs_model)
     image = ImageFacts(
         torch=torch,
         vllm=vllm,

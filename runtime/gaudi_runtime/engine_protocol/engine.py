@@ -6,7 +6,7 @@ The runtime controls order, budget, progress and stop. Each method of an engine 
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from typing import Protocol, runtime_checkable
@@ -61,28 +61,6 @@ class RecipeKey:
 
 
 @dataclass(frozen=True)
-class SamplingParams:
-    """The sampling parameters of a completion. Temperature 0 is greedy; top_k 0 and top_p 1 disable the filters."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int | None = None
-    max_tokens: int = 16
-    stop: tuple[str, ...] = ()
-    ignore_eos: bool = False
-
-
-@dataclass(frozen=True)
-class GenerationChunk:
-    """A piece of one completion. The last piece has a `finish_reason` ("stop" or "length")."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    finish_reason: str | None = None
-
-
-@dataclass(frozen=True)
 class EngineLoad:
     """The current load of an engine, in sequences and KV blocks."""
 
@@ -90,20 +68,6 @@ class EngineLoad:
     waiting: int
     used_blocks: int
     total_blocks: int
-
-
-class ChatTokenizer(Protocol):
-    """The interface of a tokenizer, which encodes plain prompts and, with the chat template, conversations."""
-
-    @property
-    def longest_token(self) -> int:
-        """Return the largest number of characters in one token."""
-
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of a plain prompt."""
-
-    def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Return the token ids of a conversation up to the answer. Raises ValueError if the template rejects it."""
 
 
 class Engine(Protocol):
@@ -163,6 +127,18 @@ class Engine(Protocol):
     def start_serving(self) -> None:
         """Accept requests from now on, with counters at zero."""
 
+    def application(self) -> AbstractAsyncContextManager[ASGIApp]:
+        """Yield the OpenAI application; it is available while the block runs."""
+
+    def collectors(self) -> Sequence[Collector]:
+        """Return collectors of the engine's own metrics, for /metrics."""
+
+    def max_pixels(self) -> int:
+        """Return the most pixels that the images of one request may have; 0 if the model takes no images."""
+
+    def ignored_fields(self) -> Mapping[str, object]:
+        """Return the fields of requests that the engine does not apply, each with the value that changes nothing."""
+
     def current_load(self) -> EngineLoad:
         """Return the current load. This method must be fast, because it is called for every request."""
 
@@ -206,37 +182,6 @@ class DividesMemory(Protocol):
 
     def split_and_blocks(self) -> tuple[DeviceMemorySplit, DeviceBlocks]:
         """Return the memory split and the allocated KV blocks."""
-
-
-class TokenEngine(Engine, Protocol):
-    """An engine that receives tokens from the runtime's own OpenAI application (openai_api)."""
-
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """The checkpoint's tokenizer, available after `load`."""
-
-    def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream one completion. Closing the generator cancels the request and frees its blocks."""
-
-    def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """Return why no request of this size can be served, as a sentence; None if it can."""
-
-
-@runtime_checkable
-class ServingEngine(Protocol):
-    """An engine that has its own OpenAI application."""
-
-    def application(self) -> AbstractAsyncContextManager[ASGIApp]:
-        """Yield the OpenAI application; it is available while the block runs."""
-
-    def collectors(self) -> Sequence[Collector]:
-        """Return collectors of the engine's own metrics, for /metrics."""
-
-    def max_pixels(self) -> int:
-        """Return the most pixels that the images of one request may have; 0 if the model takes no images."""
-
-    def ignored_fields(self) -> Mapping[str, object]:
-        """Return the fields of requests that the engine does not apply, each with the value that changes nothing."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Selects the engine by name and imports only this engine, because torch and vllm take seconds and gigabytes."""
+"""Selects the engine by name and imports only this engine, because vllm takes seconds and gigabytes."""
 
 import asyncio
 import os
@@ -8,10 +8,7 @@ from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.engine_protocol.engine import Engine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
-from gaudi_runtime.errors import EngineUnsupported
 from gaudi_runtime.knobs.render import render_engine_options
-
-ONE_RANK = "engine.name torch supports only one node. Set parallelism.nodes to 1, or set engine.name to vllm."
 
 
 def create_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
@@ -21,12 +18,6 @@ def create_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
     """
     set_environment(config)
     match config.engine.name:
-        case EngineName.TORCH:
-            if config.parallelism.nodes > 1:
-                raise EngineUnsupported(ONE_RANK)
-            from gaudi_runtime.engines.torch.engine import TorchEngine
-
-            return TorchEngine(config)
         case EngineName.SIM if config.parallelism.nodes > 1:
             from gaudi_runtime.engines.sim.group import SimLeader
 
@@ -55,8 +46,6 @@ def create_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
             from gaudi_runtime.engines.vllm.pod_part import VllmPodPart
 
             return VllmPodPart(config, rank)
-        case EngineName.TORCH:
-            raise EngineUnsupported(ONE_RANK)
 
 
 def set_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:

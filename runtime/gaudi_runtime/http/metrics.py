@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -20,8 +20,6 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 MOST_BUCKET_SERIES = 512
 """A plan with more buckets has no series for single buckets."""
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 @dataclass
@@ -37,18 +35,10 @@ class MetricSources:
 
 
 class RequestMetrics:
-    """Counters of the OpenAI API, in requests, tokens and seconds."""
+    """Counters of requests to the model port."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter("gaudi_requests", "Requests answered.", ["endpoint", "code"], registry=registry)
-        self.prompt_tokens = Counter("gaudi_prompt_tokens", "Prompt tokens received.", registry=registry)
-        self.generated_tokens = Counter("gaudi_generated_tokens", "Tokens generated.", registry=registry)
-        self.first_token_seconds = Histogram(
-            "gaudi_time_to_first_token_seconds",
-            "Time from request to first token.",
-            registry=registry,
-            buckets=SECONDS,
-        )
         running = Gauge("gaudi_requests_running", "Requests that are being answered.", registry=registry)
         running.set_function(lambda: self._running)
         self._running = self._answered = self._failed = 0

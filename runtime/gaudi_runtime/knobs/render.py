@@ -12,7 +12,7 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import argument_errors, setting_errors
 from gaudi_runtime.knobs.fields import Value, field_values
 from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS
-from gaudi_runtime.knobs.table import Knob, KnobKind, KnobReader, active_readers, knobs, unmet_need
+from gaudi_runtime.knobs.table import Knob, KnobKind, active_readers, knobs, unmet_need
 from gaudi_runtime.knobs.values import FLAG, to_engine_value
 
 # vLLM declares these arguments with nargs="+". In the form `--name=value`, argparse would accept only one value.
@@ -45,9 +45,7 @@ def render_engine_options(config: RuntimeConfig) -> EngineOptions:
     args = tuple(
         part for knob, words in engine_knobs if knob.kind is KnobKind.ARGUMENT for part in _render_argument(knob, words)
     )
-    return EngineOptions(
-        dict(sorted(env.items())), args + (config.engine.extra_args if KnobReader.VLLM in readers else ())
-    )
+    return EngineOptions(dict(sorted(env.items())), args + config.engine.extra_args)
 
 
 def why_settings_invalid(engine: EngineConfig) -> str | None:

@@ -163,11 +163,8 @@ def active_readers(engine: EngineConfig) -> frozenset[KnobReader]:
     """Return the programs that read knobs in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
-    has_card = engine.device == "hpu"
-    device = {KnobReader.DEVICE} if has_card else set()
-    if engine.name is not EngineName.VLLM:
-        return frozenset({KnobReader.PROCESS} | device)
-    return frozenset({KnobReader.PROCESS, KnobReader.VLLM} | device | ({KnobReader.PLUGIN} if has_card else set()))
+    card = {KnobReader.DEVICE, KnobReader.PLUGIN} if engine.device == "hpu" else set()
+    return frozenset({KnobReader.PROCESS, KnobReader.VLLM} | card)
 
 
 _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "device {}"}

@@ -51,15 +51,15 @@ def leads(pod: str, namespace: str = "gaudi-system") -> str:
 def of_pods(metric: str, labels: str = "") -> str:
     """Return the name and labels of a metric of the model's pod."""
     mine = 'namespace="shop", inference_gaudi_dev_name="chat", pod="chat-0"'
-    return f"gaudi_{metric}{{{mine}{', ' if labels else ''}{labels}}}"
+    return f"{metric}{{{mine}{', ' if labels else ''}{labels}}}"
 
 
 def recompiles(phase: str) -> str:
-    return of_pods("recompiles_since_ready_total", f'phase="{phase}"')
+    return of_pods("gaudi_recompiles_since_ready_total", f'phase="{phase}"')
 
 
 def first_tokens(seconds: str) -> str:
-    return of_pods("time_to_first_token_seconds_bucket", f'le="{seconds}"')
+    return of_pods("vllm:time_to_first_token_seconds_bucket", f'le="{seconds}"')
 
 
 CAPTURED = of_model("captured_percent", 'phase="decode"')
@@ -78,8 +78,8 @@ WELL = {
     has_pods("ready"): "2",
     has_pods("lost"): "0",
     has("AutoscalerActive", "True"): "1",
-    of_pods("sequences_waiting"): "0",
-    of_pods("requests_total", 'code="200"'): "0+60x{minutes}",
+    of_pods("gaudi_sequences_waiting"): "0",
+    of_pods("gaudi_requests_total", 'code="200"'): "0+60x{minutes}",
     first_tokens("2.5"): "0+60x{minutes}",
     first_tokens("10"): "0+60x{minutes}",
     first_tokens("30"): "0+60x{minutes}",
@@ -172,18 +172,18 @@ STORIES = (
     Story("the autoscaler had none for a moment", turns("AutoscalerActive", 20, 30)),
     Story(
         "one answer in ten is a 503",
-        {of_pods("requests_total", 'code="503"'): "0+7x{minutes}"},
+        {of_pods("gaudi_requests_total", 'code="503"'): "0+7x{minutes}"},
         ("GaudiModelRequestsFail",),
     ),
-    Story("one answer in a hundred is a 500", {of_pods("requests_total", 'code="500"'): "0+0.6x{minutes}"}),
-    Story("clients send wrong requests", {of_pods("requests_total", 'code="400"'): "0+60x{minutes}"}),
+    Story("one answer in a hundred is a 500", {of_pods("gaudi_requests_total", 'code="500"'): "0+0.6x{minutes}"}),
+    Story("clients send wrong requests", {of_pods("gaudi_requests_total", 'code="400"'): "0+60x{minutes}"}),
     Story(
         "first tokens come late",
         {first_tokens("2.5"): "0+6x{minutes}", first_tokens("10"): "0+30x{minutes}"},
         ("GaudiModelFirstTokenLate",),
     ),
-    Story("sequences queue", {of_pods("sequences_waiting"): "40"}, ("GaudiModelQueueIsLong",)),
-    Story("sequences queue for a moment", {of_pods("sequences_waiting"): during(30, 36, "40", "0")}),
+    Story("sequences queue", {of_pods("gaudi_sequences_waiting"): "40"}, ("GaudiModelQueueIsLong",)),
+    Story("sequences queue for a moment", {of_pods("gaudi_sequences_waiting"): during(30, 36, "40", "0")}),
     Story("a replica is missing for long", {has_pods("lost"): during(20, MINUTES, "1", "0")}, ("GaudiModelDegraded",)),
     Story("a replica was missing for ten minutes", {has_pods("lost"): during(20, 30, "1", "0")}),
     Story("the spec allows fewer graphs", {**turns("Degraded", 0), CAPTURED: "62.5"}),

@@ -33,11 +33,11 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
 def test_alert_uses_metrics_of_the_operator_or_pods(alert: dict[str, Any]) -> None:
-    named = set(re.findall(r"\bgaudi_\w+", alert["expr"]))
+    named = set(re.findall(r"\b(?:gaudi_|vllm:)\w+", alert["expr"]))
     text = generate_latest(Metrics().registry).decode()
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     known = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
-    known |= set(re.findall(r"^\| `(gaudi_(?!operator|inference)\w+)`", page, re.MULTILINE))
+    known |= set(re.findall(r"^\| `(gaudi_(?!operator|inference)\w+|vllm:\w+)`", page, re.MULTILINE))
     assert named
     assert {name.removesuffix("_bucket") for name in named} <= known
 
@@ -57,10 +57,8 @@ def queries() -> list[str]:
 @pytest.mark.parametrize("query", queries())
 def test_panel_queries_documented_metrics(query: str) -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-    known = set(re.findall(r"^\| `(gaudi_\w+)`", page, re.MULTILINE))
-    named = set(
-        re.findall(r"gaudi_(?:inference|operator)?\w+(?=[{\[ )]|$)", re.sub(r"inference_gaudi_dev_\w+", "", query))
-    )
+    known = set(re.findall(r"^\| `((?:gaudi_|vllm:)\w+)`", page, re.MULTILINE))
+    named = set(re.findall(r"(?:gaudi_|vllm:)\w+(?=[{\[ )]|$)", re.sub(r"inference_gaudi_dev_\w+", "", query)))
     assert named
     assert {name.removesuffix("_bucket") for name in named} <= known
 

@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Engine
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.app import openai_app
+from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
@@ -41,12 +41,18 @@ async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
     engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     registry = CollectorRegistry()
+    for collector in engine.collectors():
+        registry.register(collector)
     closing: list[bool] = []
     metrics = RequestMetrics(registry)
-    app = openai_app(engine, config, metrics, lambda: bool(closing))
     url = f"http://127.0.0.1:{config.serving.model_port}"
     async with (
-        http_server(app, config.serving.model_port, ServerLimits(65536, 75, drain_seconds=5)),
+        engine.application() as app,
+        http_server(
+            add_guard(app, config, metrics, lambda: bool(closing)),
+            config.serving.model_port,
+            ServerLimits(65536, 75, drain_seconds=5),
+        ),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
         AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai,
     ):

@@ -12,7 +12,7 @@ from gaudi_operator.api.schema_keywords import (
     mark_operator_default,
     rules_keyword,
 )
-from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
+from gaudi_operator.api.spelling import ContractEnum
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
@@ -44,16 +44,8 @@ class Engine(ApiModel):
             rule="self.name == 'vllm' || !has(self.extraArgs) || self.extraArgs.size() == 0",
             message="spec.engine.extraArgs is only for the vllm engine: remove it",
         ),
-        Rule(
-            rule=f"self.name != 'torch' || !{cel_is_one_of('executionMode', ExecutionMode.LAZY)}",
-            message="spec.engine.executionMode Lazy is not available with the torch engine:"
-            " use HpuGraphs, TorchCompile or Eager",
-        ),
     )
-    name: EngineName = Field(
-        EngineName.VLLM,
-        description="Engine: vllm, torch (the built-in engine) or sim (a simulation that runs no model).",
-    )
+    name: EngineName = Field(EngineName.VLLM, description="Engine: vllm, or sim (a simulation that runs no model).")
     execution_mode: Annotated[ExecutionMode, ContractEnum()] | None = Field(
         None,
         description="How a bucket is prepared: HpuGraphs captures a graph, TorchCompile compiles a graph, Lazy and"

@@ -34,9 +34,7 @@ def _printer_column(name: str, json_type: str, path: str, priority: int = 0, des
 
 
 PRINTER_COLUMNS = (
-    _printer_column(
-        "Engine", "string", ".spec.engine.name", description="Engine: vllm, torch, or sim, which runs no model."
-    ),
+    _printer_column("Engine", "string", ".spec.engine.name", description="Engine: vllm, or sim, which runs no model."),
     _printer_column(
         "Status",
         "string",

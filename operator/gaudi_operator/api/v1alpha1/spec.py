@@ -25,14 +25,6 @@ _WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 _POD_BLOCKS = ("affinity", "topologySpreadConstraints", "volumes", "volumeMounts", "initContainers", "sidecars")
 
 
-def _vllm_only_rule(is_used: str, path: str) -> Rule:
-    """Return the rule that rejects a feature of the vllm engine for the torch engine. `is_used` is in CEL."""
-    return Rule(
-        rule=f"self.engine.name != 'torch' || !({is_used})",
-        message=f"spec.{path} is not available with the torch engine: remove it, or use engine vllm",
-    )
-
-
 class GaudiInferenceSpec(ApiModel):
     """Desired state of a model that is served on Gaudi."""
 
@@ -71,22 +63,6 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.engine.blockSize <= self.model.maxModelLen",
             message="spec.engine.blockSize must be at most model.maxModelLen",
         ),
-        Rule(
-            rule="self.engine.name != 'torch' || self.parallelism.tensor * self.parallelism.pipeline *"
-            " self.parallelism.data == 1",
-            message=(
-                "spec.parallelism.tensor, pipeline and data must be 1 with the torch engine: set them to 1, or "
-                "use engine vllm"
-            ),
-        ),
-        _vllm_only_rule("has(self.model.quantization)", "model.quantization"),
-        _vllm_only_rule("has(self.model.lora.adapters) && self.model.lora.adapters.size() > 0", "model.lora.adapters"),
-        _vllm_only_rule(
-            "has(self.model.itemsPerPrompt) && (has(self.model.itemsPerPrompt.image) ||"
-            " has(self.model.itemsPerPrompt.video) || has(self.model.itemsPerPrompt.audio))",
-            "model.itemsPerPrompt",
-        ),
-        _vllm_only_rule("!self.engine.?chunkedPrefill.orValue(true)", "engine.chunkedPrefill false"),
         Rule(
             rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"
             " self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) >= self.model.maxModelLen",

@@ -11,7 +11,6 @@ from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rendering.execution_mode import runs_vllm_on_card
 from gaudi_operator.core.rendering.runtime_config import plan_limits, runtime_config, settings_by_place
 from gaudi_runtime.contract.bucketing import Strategy
-from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.check import (
     argument_errors,
@@ -82,20 +81,14 @@ def _setting_faults(inference: Inference) -> Iterator[str]:
 
 def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
     """Yield an error without a full stop for every setting that another field of the spec rules out."""
-    limits, warmup, *_ = settings_by_place(spec.engine)
-    is_torch, strategy = spec.engine.name is EngineName.TORCH, spec.bucketing.strategy
-    is_sliced = "sliding_window_slices" in limits
-    only_vllm = "is not available with the torch engine: remove it, or use engine vllm"
+    strategy = spec.bucketing.strategy
     rows = (
-        (SLICED, only_vllm, is_torch and is_sliced),
         (
             SLICED,
             "cannot be combined with bucketing.strategy Optimal, which plans queries of any length: use another "
             "strategy",
-            strategy is Strategy.OPTIMAL and is_sliced,
+            strategy is Strategy.OPTIMAL and "sliding_window_slices" in settings_by_place(spec.engine).limits,
         ),
-        ("VLLM_FULL_WARMUP", only_vllm, is_torch and warmup.get("fail_on_cold_shapes")),
-        ("--max-cudagraph-capture-size", only_vllm, is_torch and "max_graph_tokens" in warmup),
         *(
             (name, "is only for strategy PaddingAware: remove it", strategy is not Strategy.PADDING_AWARE)
             for name in PAD_LIMITS

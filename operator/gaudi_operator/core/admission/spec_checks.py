@@ -33,7 +33,7 @@ def check_simulation_allowed(inference: Inference, defaults: InstallationDefault
     return Problem(
         "SimulationNotAllowed",
         "spec.engine.name: sim is not allowed by this installation, because the sim engine answers without a model. "
-        "Use vllm or torch, or install the operator with allowSimulation.",
+        "Use vllm, or install the operator with allowSimulation.",
     )
 
 

@@ -1,9 +1,12 @@
 """The sim engine. It implements every method of the protocol with scripted times, bytes and faults."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp
 
 from gaudi_runtime import errors
 from gaudi_runtime.buckets.bucket import Bucket
@@ -14,12 +17,11 @@ from gaudi_runtime.engine_protocol.engine import (
     GRAPH_MODES,
     DeviceMemory,
     EngineLoad,
-    GenerationChunk,
     Progress,
     RecipeKey,
-    SamplingParams,
 )
 from gaudi_runtime.engines.recipe_key import recipe_key
+from gaudi_runtime.engines.sim.app import SimApplication, SimMetrics
 from gaudi_runtime.engines.sim.card import (
     DEFAULT_MEMORY,
     RECIPE_SHARE,
@@ -29,13 +31,10 @@ from gaudi_runtime.engines.sim.card import (
     apply_script,
     imaginary_card,
 )
-from gaudi_runtime.engines.sim.script import Faults, Misreport, SimScript, read_script
-from gaudi_runtime.engines.sim.serving import ByteTokenizer, SimServing
+from gaudi_runtime.engines.sim.script import Faults, SimScript, read_script
+from gaudi_runtime.engines.sim.serving import SimServing
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swap_sizes
-
-MISREPORTED = {None: (), Misreport.PLAN_HASH: ("plan_hash",), Misreport.BUCKETS_DIGEST: ("buckets_digest",)}
-"""The report fields with a wrong digest, for each setting of the script."""
 
 
 class SimEngine:
@@ -46,7 +45,6 @@ class SimEngine:
 
         Raises ConfigError for a script with a wrong key or an unknown card.
         """
-        self.tokenizer = ByteTokenizer()
         self.captures_graphs = config.engine.execution_mode in GRAPH_MODES
         self._config = config
         self._script: SimScript = read_script(config.engine.sim_script)
@@ -59,6 +57,7 @@ class SimEngine:
         self._kv_blocks = 0
         self._warm_buckets: set[tuple[BucketPhase, Bucket]] = set()
         self._serving = self._new_serving()
+        self._metrics = SimMetrics()
         self._served_since = 0.0
 
     @property
@@ -67,8 +66,8 @@ class SimEngine:
         return self._serving.counters
 
     def report_fields(self) -> Mapping[str, object]:
-        """Return the field that marks a simulation, and the fields that the script falsifies."""
-        return {"simulated": True, **dict.fromkeys(MISREPORTED[self._script.misreport], "f" * 64)}
+        """Return the field that marks a simulation."""
+        return {"simulated": True}
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence that describes what is simulated."""
@@ -117,7 +116,6 @@ class SimEngine:
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Wait for the time of one compile, which is shorter with a cached recipe, or raise the scripted fault."""
         extra_seconds = self._faults.inject_compile_fault(phase)
-        self._memory.reserve(self._script.leak_bytes_per_bucket)
         seconds = self._card.scripted_cost(phase).compile_seconds
         if self._recipes.holds(phase, bucket):
             recipe_seconds = self._script.recipe_seconds
@@ -161,13 +159,22 @@ class SimEngine:
         self._serving = self._new_serving()
         self._served_since = time.monotonic()
 
-    def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Echo the prompt byte by byte at the card's speed."""
-        return self._serving.stream(prompt, sampling)
+    @asynccontextmanager
+    async def application(self) -> AsyncIterator[ASGIApp]:
+        """Yield the OpenAI application, which echoes each prompt at the card's speed."""
+        yield SimApplication(self._config.model.served_names, self._serving, self._metrics).app()
 
-    def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
-        return self._serving.why_not_admissible(prompt_tokens, max_tokens)
+    def collectors(self) -> Sequence[Collector]:
+        """Return the collectors of the series that vLLM would have."""
+        return self._metrics.collectors()
+
+    def max_pixels(self) -> int:
+        """Return 0, because the simulation takes no images."""
+        return 0
+
+    def ignored_fields(self) -> Mapping[str, object]:
+        """Return an empty mapping, because no field changes an echo."""
+        return {}
 
     def current_load(self) -> EngineLoad:
         """Return the current numbers of sequences and KV blocks."""
@@ -191,7 +198,6 @@ class SimEngine:
             self._script,
             self._card,
             self._clock,
-            self._memory,
             self._config.limits,
             self._plan,
             self._kv_blocks,

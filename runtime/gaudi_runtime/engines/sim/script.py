@@ -3,7 +3,6 @@
 import os
 import threading
 from collections import Counter
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, ValidationError
@@ -19,13 +18,6 @@ Size = Annotated[int, Field(ge=0, le=2**60)]
 Rate = Annotated[float, Field(ge=0, le=1e9)]
 Nth = Annotated[str, Field(pattern=r"^(prompt|decode):[1-9][0-9]{0,6}$")]
 Name = Annotated[str, Field(min_length=1, max_length=128)]
-
-
-class Misreport(StrEnum):
-    """A report field that the script replaces with a wrong digest, as if the runtime had another plan."""
-
-    PLAN_HASH = "planHash"
-    BUCKETS_DIGEST = "bucketsDigest"
 
 
 class SimScript(WireModel):
@@ -72,9 +64,6 @@ class SimScript(WireModel):
     fail_load: Name | None = Field(None, description="Loading fails with this reason, such as ModelNotFound.")
     fail_at_token: Size = Field(0, description="Every answer fails at this token; 0 never.")
     recompile_every: Size = Field(0, description="Every Nth request uses a cold shape; 0 never.")
-    leak_bytes_per_bucket: Size = Field(0, description="Device memory that every compile loses.")
-    leak_bytes_per_request: Size = Field(0, description="Device memory that every request loses, until one fails.")
-    misreport: Misreport | None = Field(None, description="The report names another plan: planHash or bucketsDigest.")
     stall_serving: bool = Field(False, description="The engine's loop stops after it has begun to serve.")
 
 

@@ -3,38 +3,19 @@
 import asyncio
 import codecs
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import cycle
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engine_protocol.engine import EngineLoad, GenerationChunk, SamplingParams
-from gaudi_runtime.engines.sim.card import SimCard, SimClock, SimMemory
+from gaudi_runtime.engine_protocol.engine import EngineLoad
+from gaudi_runtime.engines.sim.card import SimCard, SimClock
 from gaudi_runtime.engines.sim.script import SimScript
-from gaudi_runtime.engines.stop_strings import StopStrings
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from gaudi_runtime.units import plural
-
-
-class ByteTokenizer:
-    """The tokenizer of the sim engine. Each byte of the UTF-8 text is one token, so any text can be encoded."""
-
-    longest_token = 1
-
-    def encode(self, text: str) -> list[int]:
-        """Return one token per byte. An empty text becomes one space, because a prompt needs at least one token."""
-        return list(text.encode() or b" ")
-
-    def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """Return `role: content` lines and the start of the answer. Raises ValueError if the assistant is first."""
-        if messages[0]["role"] == "assistant":
-            raise ValueError("the first message cannot have the role assistant")
-        lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
-        return self.encode(f"{lines}assistant:")
 
 
 @dataclass(eq=False)
@@ -101,7 +82,6 @@ class SimServing:
         script: SimScript,
         card: SimCard,
         clock: SimClock,
-        memory: SimMemory,
         limits: Limits,
         plan: BucketPlan,
         kv_blocks: int,
@@ -110,31 +90,40 @@ class SimServing:
     ) -> None:
         self._pad = make_padder(plan, limits, self._is_warm)
         self.counters = ServingHistogram(self._pad)
-        self._script, self._card, self._clock, self._memory = script, card, clock, memory
+        self._script, self._card, self._clock = script, card, clock
         self._limits, self._warm_shapes = limits, warm_shapes
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._scheduler = SimScheduler(limits.max_num_seqs, kv_blocks)
         self._request_count = 0
 
-    async def stream(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream the prompt back byte by byte. The answer ends after the last byte of the prompt."""
-        async with self._scheduler.reserve_place(self.block_count(len(prompt) + sampling.max_tokens)) as sequence:
+    async def stream(
+        self, prompt: bytes, max_tokens: int, ignore_eos: bool
+    ) -> AsyncGenerator[tuple[str, str | None], None]:
+        """Stream the prompt back byte by byte. Yield the text of each token, and the finish reason with the last one.
+
+        The answer ends after the last byte of the prompt, or after `max_tokens` with `ignore_eos`.
+        """
+        async with self._scheduler.reserve_place(self.block_count(len(prompt) + max_tokens)) as sequence:
             self._request_count += 1
-            self._memory.reserve(self._script.leak_bytes_per_request)
             await self._prefill(sequence, len(prompt))
-            decoder, stop_strings = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
-            for position, token in enumerate(cycle(prompt) if sampling.ignore_eos else prompt, start=1):
+            decoder, finish_reason, position = codecs.getincrementaldecoder("utf-8")("replace"), None, 0
+            while finish_reason is None:
+                position += 1
                 if position == self._script.fail_at_token:
                     raise RuntimeError(f"simulated by failAtToken={position}")
                 await self._decode_step(sequence, len(prompt) + position)
-                chunk_text = stop_strings.push(decoder.decode(bytes([token % 256])))
-                # The echo ends after the last token of the prompt, where a real model would produce its stop token.
-                finish_reason = _finish_reason(position, prompt, sampling, stop_strings.stopped)
-                if finish_reason is not None and not stop_strings.stopped:
-                    chunk_text += stop_strings.flush()
-                yield GenerationChunk(chunk_text, (token,), finish_reason)
-                if finish_reason is not None:
-                    return
+                # The echo ends after the last byte of the prompt, where a real model would produce its stop token.
+                if position == len(prompt) and not ignore_eos:
+                    finish_reason = "stop"
+                elif position == max_tokens:
+                    finish_reason = "length"
+                token = prompt[(position - 1) % len(prompt)]
+                yield decoder.decode(bytes([token]), final=finish_reason is not None), finish_reason
+
+    def longest_answer(self, prompt_tokens: int) -> int:
+        """Return the most tokens of an answer, by the model's length and the KV cache. The result is at least 1."""
+        cache_tokens = self._scheduler.total_blocks * self._limits.block_size
+        return max(1, min(self._limits.max_model_len, cache_tokens) - prompt_tokens)
 
     def why_not_admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
         """Return an error sentence if prompt and answer exceed the model's length or the whole KV cache; else None."""
@@ -195,9 +184,3 @@ class SimServing:
         """Return whether the script makes the prompt shape of this request cold."""
         recompile_every = self._script.recompile_every
         return phase is BucketPhase.PROMPT and recompile_every > 0 and self._request_count % recompile_every == 0
-
-
-def _finish_reason(position: int, prompt: Sequence[int], sampling: SamplingParams, stopped: bool) -> str | None:
-    if stopped or (position == len(prompt) and not sampling.ignore_eos):
-        return "stop"
-    return "length" if position == sampling.max_tokens else None

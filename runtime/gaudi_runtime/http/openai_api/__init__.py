@@ -1,6 +1,5 @@
-"""The OpenAI-compatible API of the model port: models, completions and chat completions.
+"""The guard of the model port, in front of the OpenAI application of an engine.
 
-guard       limits for any application: key (api_key), paths, number of requests (admission), body, closing mode
-app         the routes: requests (allowed fields), tokenizing, generation (chunks of choices), answer (JSON or events)
+guard       limits for the application: key (api_key), paths, number of requests (admission), body, closing mode
 errors      all errors in OpenAI's form
 """

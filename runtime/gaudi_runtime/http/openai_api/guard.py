@@ -20,7 +20,7 @@ from gaudi_runtime.http.openai_api.paths import AllowedPaths, uses_engine
 
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 
-# The form of errors in the streams of vLLM and of the built-in engines. Quotes and ends of lines are escaped in JSON,
+# The form of errors in the streams of vLLM and of the sim engine. Quotes and ends of lines are escaped in JSON,
 # so generated text cannot match. An error with a 4xx code is the fault of the request.
 ERROR_EVENT = re.compile(rb'^(?:event: error$|data: \{"error"(?!.*"code": ?4))', re.MULTILINE)
 

@@ -12,17 +12,17 @@ from gaudi_runtime.doctor.facts import Facts, Package
 from gaudi_runtime.doctor.gaudi_facts import Card
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GAUDI, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 
-SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
+SIM, VLLM = EngineName.SIM, EngineName.VLLM
 FAILS_ON_CPU: list[tuple[str, dict[str, Any], set[EngineName]]] = [
-    ("torch", {"torch": Package()}, {TORCH, VLLM}),
-    ("torch", {"torch": Package("2.13.0", "ImportError: libcudart")}, {TORCH, VLLM}),
+    ("torch", {"torch": Package()}, {VLLM}),
+    ("torch", {"torch": Package("2.13.0", "ImportError: libcudart")}, {VLLM}),
     ("compiler", {"compiler": ""}, {VLLM}),
     ("compiler", {"python_headers": False}, {VLLM}),
     ("vllm", {"vllm": Package()}, {VLLM}),
     ("vllm", {"vllm": Package("0.31.0")}, {VLLM}),
     ("vllm", {"vllm": Package("0.30.0", "Failed to import from vllm._C: libnuma.so.1")}, {VLLM}),
     ("gaudi software", {"plugin": "0.26.0"}, {VLLM}),
-    ("writable folders", {"read_only": ("TMPDIR=/tmp",)}, {TORCH, VLLM}),
+    ("writable folders", {"read_only": ("TMPDIR=/tmp",)}, {VLLM}),
     ("processor", {"instructions": frozenset({"sse4_2"})}, {VLLM}),
     ("memory", {"memory": GIB}, {VLLM}),
     ("shared memory", {"shared_memory": 64 * 1024**2}, {VLLM}),
@@ -32,7 +32,7 @@ FAILS_ON_CARDS: list[tuple[str, dict[str, Any], set[EngineName]]] = [
     ("vllm", {"vllm": Package("0.32.0"), "plugin": "0.32.0"}, {VLLM}),
     ("vllm", {"plugin": "0.30.0"}, {VLLM}),
     ("vllm", {"plugin": "", "any_vllm": True}, {VLLM}),
-    ("device", {"cards": ()}, {TORCH, VLLM}),
+    ("device", {"cards": ()}, {VLLM}),
 ]
 WARNINGS: list[tuple[str, Facts, dict[str, Any]]] = [
     ("vllm", ON_CPU, {"vllm": Package("0.31.0"), "any_vllm": True}),
@@ -151,11 +151,11 @@ def test_only_the_image_is_checked_without_a_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("torch", "vllm", "expected"),
-    [("", "", {SIM}), ("2.13.0", "", {SIM, TORCH}), ("2.13.0", "0.30.0", {SIM, TORCH, VLLM})],
+    ("vllm", "expected"),
+    [("", {SIM}), ("0.30.0", {SIM, VLLM})],
 )
-def test_installed_packages_determine_the_installed_engines(torch: str, vllm: str, expected: set[EngineName]) -> None:
-    assert installed_engines(replace(IMAGE, torch=Package(torch), vllm=Package(vllm))) == expected
+def test_installed_packages_determine_the_installed_engines(vllm: str, expected: set[EngineName]) -> None:
+    assert installed_engines(replace(IMAGE, vllm=Package(vllm))) == expected
 
 
 def test_driver_row_names_the_pair_that_it_supports() -> None:

@@ -24,10 +24,10 @@ def test_kernel_folder_is_not_writable() -> None:
     assert read_only_folders({"TMPDIR": "/proc/sys/kernel/new"}) == ("TMPDIR=/proc/sys/kernel/new",)
 
 
-def test_doctor_accepts_the_torch_engine_on_this_machine() -> None:
-    shown = CliRunner().invoke(app, ["doctor", "--engine", "torch"])
+def test_doctor_accepts_the_image_of_this_machine() -> None:
+    shown = CliRunner().invoke(app, ["doctor", "--engine", "vllm", "--image-only"])
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.splitlines()[-1] == "Engine torch: all requirements are met."
+    assert shown.stdout.splitlines()[-1] == "Engine vllm: all requirements are met."
 
 
 def test_json_output_has_the_same_rows() -> None:

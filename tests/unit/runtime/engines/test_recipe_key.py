@@ -152,7 +152,7 @@ def test_checkpoint_without_config_has_no_key(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_cpu_key_exists_only_if_the_engine_keeps_files(checkpoint: Path, keeps: bool) -> None:
-    found = disk_recipe_key(config(checkpoint, engine={"device": "cpu"}), "torch", keeps_files=keeps)
+    found = disk_recipe_key(config(checkpoint, engine={"device": "cpu"}), "vllm", keeps_files=keeps)
     assert (found is not None) is keeps
 
 

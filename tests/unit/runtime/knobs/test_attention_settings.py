@@ -55,7 +55,6 @@ def test_float32_has_a_bias_of_four_bytes() -> None:
         settings(VLLM_PROMPT_USE_FUSEDSDPA="0"),
         settings(VLLM_PROMPT_USE_FLEX_ATTENTION="1"),
         {"engine": {"device": "cpu", "executionMode": "torchCompile"}},
-        {"engine": {"name": "torch"}},
     ],
     ids=str,
 )

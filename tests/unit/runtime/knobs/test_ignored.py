@@ -26,9 +26,8 @@ def test_setting_that_the_engine_reads_is_not_reported() -> None:
     [
         ({"name": "sim"}, "the sim engine on device hpu"),
         ({"name": "vllm", "device": "cpu"}, "the vllm engine on device cpu"),
-        ({"name": "torch", "device": "cpu"}, "the torch engine on device cpu"),
     ],
-    ids=["sim", "vllm", "torch"],
+    ids=["sim", "vllm"],
 )
 def test_setting_ignored_by_the_engine_is_reported(engine: dict[str, str], who: str) -> None:
     assert ignored("VLLM_DEFRAG_THRESHOLD", "8", engine=engine) == [

@@ -191,19 +191,6 @@ def test_extra_args_are_the_last_arguments() -> None:
     assert args(engine={"extraArgs": ["--cpu-offload-gb=4"]})[-1] == "--cpu-offload-gb=4"
 
 
-def test_torch_engine_on_a_card_gets_gaudi_variables() -> None:
-    found = render_engine_options(
-        vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}})
-    )
-    assert found.env == {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2", "PT_HPU_LAZY_MODE": "1"}
-    assert found.args == ()
-
-
-def test_torch_engine_on_a_cpu_gets_general_variables() -> None:
-    engine = {"name": "torch", "device": "cpu", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}
-    assert env(engine=engine) == {"OMP_NUM_THREADS": "2"}
-
-
 def test_simulation_gets_no_variables() -> None:
     found = render_engine_options(
         vllm_config(engine={"name": "sim", "settings": {"OMP_NUM_THREADS": "2"}, "extraArgs": ["--cpu-offload-gb=4"]})

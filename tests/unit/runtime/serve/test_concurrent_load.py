@@ -1,12 +1,10 @@
-"""Examples of the torch engine and of the simulation with many concurrent clients: no batch is cold."""
+"""The example of the simulation with many concurrent clients: no batch is cold."""
 
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from examples.make_tiny_checkpoint import make_checkpoint
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.report import Phase
@@ -19,16 +17,12 @@ REQUESTS = 120
 LENGTH = 250
 
 
-@pytest.mark.parametrize("engine", ["torch", "sim"])
-def test_concurrent_clients_cause_no_cold_batch(tmp_path: Path, engine: str) -> None:
-    manifest: Any = yaml.safe_load((FOLDER / "tiny-torch-cpu.yaml").read_text())
+def test_concurrent_clients_cause_no_cold_batch(tmp_path: Path) -> None:
+    manifest: Any = yaml.safe_load((FOLDER / "tiny-sim.yaml").read_text())
     manifest["metadata"] |= {"namespace": "default", "uid": "0"}
-    manifest["spec"]["engine"]["name"] = engine
     config = runtime_config(read_inference(manifest))
-    checkpoint = make_checkpoint(tmp_path / "llama", "llama")
     config = config.model_copy(
         update={
-            "model": config.model.model_copy(update={"path": str(checkpoint)}),
             "serving": config.serving.model_copy(update={"model_port": free_port(), "status_port": free_port()}),
             "recipe_cache_dir": str(tmp_path / "recipes"),
         }

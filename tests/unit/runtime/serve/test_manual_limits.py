@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.openai_api.tokenizing import TOKENIZING_SECONDS
 from gaudi_runtime.http.status_api import STATUS_LIMITS
 from gaudi_runtime.serve import model_port_limits
 from tests.unit.runtime.configs import sim_config
@@ -25,7 +24,6 @@ KIB = 1024
         f"| a client that does not read its answer | {MODEL.reader_seconds:.0f} s |",
         f"| an idle connection | {MODEL.keep_alive_seconds} s (status port: {STATUS_LIMITS.keep_alive_seconds} s) |",
         f"(status port: {STATUS_LIMITS.max_connections}) |",
-        f"the request had no tokens after {TOKENIZING_SECONDS:.0f} s |",
     ],
 )
 def test_limit_in_the_manual_equals_the_configured_one(row: str) -> None:

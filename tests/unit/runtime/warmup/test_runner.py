@@ -10,13 +10,14 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import RangeSettings
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketPhase, WarmupReport
-from gaudi_runtime.engine_protocol.engine import Progress, SamplingParams
+from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
+from tests.unit.runtime.engines.sim.completions import complete
 from tests.unit.runtime.engines.sim.reference import LOGGED_ORDERS
 from tests.unit.runtime.warmup.virtual import VirtualClock, report_with_plan, start_on_virtual_clock
 
@@ -175,7 +176,7 @@ async def test_requests_are_padded_to_warm_buckets(orders: dict[str, CaptureOrde
     start_on_virtual_clock(sim_config({"compileSeconds": 1}, warmup=warmup), clock, engine)
     engine.start_serving()
     for tokens in (10, 130, 300, 500):
-        _ = [chunk async for chunk in engine.generate([65] * tokens, SamplingParams(max_tokens=2))]
+        await complete(engine, "x" * tokens)
     assert engine.counters.tallies
     assert all((each.misses, each.compiles) == (0, 0) for each in engine.counters.tallies.values())
 
@@ -264,18 +265,6 @@ async def test_report_of_a_simulation_has_a_warning() -> None:
     report = start(sim_config())
     assert report.simulated
     assert report.warnings[0].startswith("This is a simulation without a model. ")
-
-
-@pytest.mark.parametrize(("lie", "field"), [("planHash", "plan_hash"), ("bucketsDigest", "buckets_digest")])
-async def test_simulation_can_report_a_wrong_plan_digest(lie: str, field: str) -> None:
-    truth, report = start(sim_config()), start(sim_config({"misreport": lie}))
-    assert getattr(truth, field) != getattr(report, field) == "f" * 64
-
-
-async def test_leak_during_warmup_reduces_the_number_of_graphs() -> None:
-    script = {"graphBytesPerToken": 2 * 1024**2}
-    leaking = start(sim_config({**script, "leakBytesPerBucket": GIB}))
-    assert leaking.prompt.captured < start(sim_config(script)).prompt.captured
 
 
 async def test_skipped_buckets_are_counted_and_listed_up_to_a_limit(

@@ -94,6 +94,5 @@ def test_served_name_of_a_published_model_is_matched() -> None:
     assert "tensor parallel 4 or 8" in found
 
 
-@pytest.mark.parametrize("engine", ["torch", "sim"])
-def test_other_engines_get_no_validation_hint(engine: str) -> None:
-    assert hints_of(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own")) == ()
+def test_simulation_gets_no_validation_hint() -> None:
+    assert hints_of(engine={"name": "sim", "maxNumBatchedTokens": 128}, model=repository("acme/own")) == ()

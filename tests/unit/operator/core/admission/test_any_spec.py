@@ -32,7 +32,7 @@ BUCKETING = st.fixed_dictionaries(
     },
 )
 ENGINE = st.fixed_dictionaries(
-    {"name": st.sampled_from(["torch", "sim", "vllm"]), "blockSize": st.sampled_from([16, 128, 4096])},
+    {"name": st.sampled_from(["sim", "vllm"]), "blockSize": st.sampled_from([16, 128, 4096])},
     optional={
         "maxNumSeqs": st.integers(1, 65_536),
         "maxNumPrefillSeqs": st.integers(1, 64),

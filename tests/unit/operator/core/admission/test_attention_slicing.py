@@ -72,7 +72,7 @@ def test_spec_failing_a_plugin_assertion_is_refused(change: Object, sentence: st
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "False"}}},
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_PROMPT_USE_FUSEDSDPA": "0"}}},
         {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "1024"}}},
-        {"engine": {"maxNumBatchedTokens": 512, "name": "torch"}},
+        {"engine": {"maxNumBatchedTokens": 512, "name": "sim"}},
         {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}, "engine": {"maxNumBatchedTokens": 512}},
     ],
     ids=str,

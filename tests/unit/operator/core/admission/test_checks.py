@@ -145,8 +145,8 @@ def test_unprotected_service_may_not_be_published(kind: str, access: dict[str, A
     )
 
 
-def test_other_engines_need_no_simulation_permission() -> None:
-    assert refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "torch"}) is None
+def test_vllm_needs_no_simulation_permission() -> None:
+    assert refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "vllm"}) is None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_spec_with_an_image_needs_no_default_image() -> None:
         {"engine": {"name": "vllm"}, "parallelism": {"data": 2}},
         {"engine": {"name": "vllm"}, "parallelism": {"tensor": 2, "nodes": 2}},
         {"engine": {"name": "sim"}, "parallelism": {"data": 2, "nodes": 2}},
-        {"engine": {"name": "torch"}, "accelerator": {"deviceMemory": "1Ei"}},
+        {"engine": {"name": "sim"}, "accelerator": {"deviceMemory": "1Ei"}},
         {
             "engine": {"name": "vllm"},
             "model": {"lora": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},

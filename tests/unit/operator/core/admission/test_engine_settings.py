@@ -40,21 +40,6 @@ def test_wrong_setting_is_refused_with_a_message() -> None:
 SLICES = {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "true"}
 
 
-@pytest.mark.parametrize(
-    "settings", [SLICES, {"VLLM_FULL_WARMUP": "1"}, {"--max-cudagraph-capture-size": 512}], ids=str
-)
-def test_setting_that_only_vllm_has_is_refused_for_torch(settings: dict[str, Any]) -> None:
-    (name,) = settings
-    assert why_settings_are_wrong(inference(engine={"name": "torch", "settings": settings})) == (
-        f"spec.engine.settings: {name} is not available with the torch engine: remove it, or use engine vllm."
-    )
-
-
-@pytest.mark.parametrize("settings", [{"VLLM_FULL_WARMUP": "0"}, {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "no"}], ids=str)
-def test_setting_that_is_off_is_accepted_for_torch(settings: dict[str, Any]) -> None:
-    assert why_settings_are_wrong(inference(engine={"name": "torch", "settings": settings})) is None
-
-
 def test_slices_are_refused_with_strategy_optimal() -> None:
     refused = inference(engine={"name": "vllm", "settings": SLICES}, bucketing={"strategy": "Optimal"})
     assert why_settings_are_wrong(refused) == (
@@ -70,8 +55,8 @@ def test_size_of_slices_without_slices_is_ignored() -> None:
     )
 
 
-def test_script_of_the_sim_engine_is_refused_for_torch() -> None:
-    refused = inference(engine={"name": "torch", "settings": {"compileSeconds": "1"}})
+def test_script_of_the_sim_engine_is_refused_for_vllm() -> None:
+    refused = inference(engine={"name": "vllm", "settings": {"compileSeconds": "1"}})
     assert str(why_settings_are_wrong(refused)).startswith("spec.engine.settings: compileSeconds is not a knob")
 
 

@@ -23,10 +23,9 @@ def hints_of(**overrides: Any) -> tuple[str, ...]:
     return plan_hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
 
 
-@pytest.mark.parametrize("engine", ["vllm", "torch"])
-def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
+def test_earlier_default_mode_gets_a_hint() -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
-    asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
+    asked = inference(engine=VLLM, accelerator=CARD, model=model)
     assert plan_hints(replace(asked, stored_mode=ExecutionMode.HPU_GRAPHS)) == (
         "spec.engine.executionMode is left out. The pods use HpuGraphs, the default when their revision was created, "
         "but the next revision uses TorchCompile. To keep HpuGraphs, set spec.engine.executionMode to HpuGraphs. "
@@ -35,11 +34,8 @@ def test_earlier_default_mode_gets_a_hint(engine: str) -> None:
     assert plan_hints(replace(asked, stored_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
-@pytest.mark.parametrize("engine", ["torch", "sim"])
-def test_other_engines_get_no_hint(engine: str) -> None:
-    assert (
-        plan_hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()
-    )
+def test_simulation_gets_no_hint() -> None:
+    assert plan_hints(inference(engine={"name": "sim", "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()
 
 
 def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:

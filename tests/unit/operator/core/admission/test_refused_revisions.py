@@ -64,5 +64,5 @@ def test_spec_is_checked_again_after_an_installation_change() -> None:
     assert first_violation(asked, WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         "spec.engine.name: sim is not allowed by this installation, because the sim engine answers without a model. "
-        "Use vllm or torch, or install the operator with allowSimulation.",
+        "Use vllm, or install the operator with allowSimulation.",
     )

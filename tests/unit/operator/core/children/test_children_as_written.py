@@ -21,7 +21,7 @@ from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[5] / "examples"
-EXAMPLES = ("tiny-torch-cpu", "production", "vllm/llama-3.1-8b", "several-nodes-simulation")
+EXAMPLES = ("tiny-vllm-cpu", "production", "vllm/llama-3.1-8b", "several-nodes-simulation")
 
 
 def children(example: str) -> dict[str, Any]:

@@ -200,10 +200,14 @@ def test_users_variable_replaces_the_operators() -> None:
 
 
 def test_knobs_are_set_in_the_environment() -> None:
-    found = environment(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": "3", "VLLM_DEFRAG_THRESHOLD": "8"}})
-    assert found["LOG_LEVEL_ALL"] == "3"
-    assert found["PT_HPU_LAZY_MODE"] == "0"
-    assert "VLLM_DEFRAG_THRESHOLD" not in found
+    settings = {"OMP_NUM_THREADS": "2", "VLLM_DEFRAG_THRESHOLD": "8"}
+    on_card, on_cpu = (
+        environment(accelerator=CARD, engine={"settings": settings}),
+        environment(engine={"settings": settings}),
+    )
+    assert [found["OMP_NUM_THREADS"] for found in (on_card, on_cpu)] == ["2", "2"]
+    assert (on_card["VLLM_DEFRAG_THRESHOLD"], on_card["PT_HPU_LAZY_MODE"]) == ("8", "0")
+    assert not {"VLLM_DEFRAG_THRESHOLD", "PT_HPU_LAZY_MODE"} & on_cpu.keys()
 
 
 def test_hub_token_is_a_secret_reference() -> None:
@@ -250,7 +254,7 @@ def test_placement_is_copied() -> None:
 KEY = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
 
 
-@pytest.mark.parametrize("engine", ["vllm", "torch", "sim"])
+@pytest.mark.parametrize("engine", ["vllm", "sim"])
 def test_api_key_is_a_secret_reference(engine: str) -> None:
     assert environment(engine={"name": engine}, server=KEY)["VLLM_API_KEY"] == {
         "secretKeyRef": {"name": "chat", "key": "key"}

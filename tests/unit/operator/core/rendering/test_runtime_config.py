@@ -164,7 +164,6 @@ def test_certificate_folder_is_set_only_with_a_certificate() -> None:
         ({"engine": {"chunkedPrefill": True}}, True),
         ({"engine": {"maxNumBatchedTokens": 128}}, True),
         ({"engine": {"prefixCaching": True}}, None),
-        ({"engine": {"name": "torch", "maxNumBatchedTokens": 128}}, True),
         ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}, "engine": {"chunkedPrefill": True}}, None),
     ],
 )
@@ -178,9 +177,9 @@ def test_prompts_are_split_if_requested_or_longer_than_a_step(overrides: dict[st
     [
         ({"name": "vllm", "maxNumPrefillSeqs": 4}, {"generation": "none", "deviceMemory": "1Gi"}, True),
         ({"name": "vllm", "maxNumPrefillSeqs": 4}, CARD, None),
-        ({"name": "torch", "maxNumPrefillSeqs": 4}, {"generation": "none", "deviceMemory": "1Gi"}, None),
+        ({"name": "sim", "maxNumPrefillSeqs": 4}, {"generation": "none", "deviceMemory": "1Gi"}, None),
     ],
-    ids=["vLLM on a CPU", "vLLM on a card", "torch on a CPU"],
+    ids=["vLLM on a CPU", "vLLM on a card", "simulation"],
 )
 def test_steps_of_vllm_on_a_cpu_are_planned_by_tokens(
     engine: dict[str, Any], accelerator: dict[str, Any], by_tokens: bool | None

@@ -57,12 +57,12 @@ async def board(site: Site, monkeypatch: pytest.MonkeyPatch) -> Board:
 
 
 async def test_engine_gets_the_folder_of_the_snapshot(site: Site, board: Board) -> None:
-    resolved = fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+    resolved = fetch_model(config(site, EngineName.VLLM), board, threading.Event())
     assert resolved.model.path == str(site.root / "tiny--model" / COMMIT)
 
 
 async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None:
-    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.VLLM), board, threading.Event())
     report, total = board.report(), sum(map(len, FILES.values()))
     assert report.phase is Phase.FETCHING
     assert report.fetch is not None
@@ -79,20 +79,20 @@ async def test_every_piece_resets_the_stall_clock(site: Site, board: Board) -> N
 
 async def test_token_is_read_from_the_environment(site: Site, board: Board) -> None:
     site.hub.token = "hf_secret"
-    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.VLLM), board, threading.Event())
     assert "hf_secret" not in board.report().model_dump_json()
 
 
 async def test_token_may_end_with_a_newline(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
     site.hub.token = "hf_secret"
-    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.VLLM), board, threading.Event())
 
 
 async def test_invalid_token_is_not_quoted(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
     with pytest.raises(ConfigError) as raised:
-        fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+        fetch_model(config(site, EngineName.VLLM), board, threading.Event())
     assert str(raised.value) == (
         "The access token in HF_TOKEN contains characters other than printable ASCII. Correct the Secret of the token."
     )
@@ -102,13 +102,13 @@ async def test_public_repository_is_fetched_without_a_token(
     site: Site, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_TOKEN")
-    fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+    fetch_model(config(site, EngineName.VLLM), board, threading.Event())
     assert {authorization for _, _, authorization in site.hub.requests} == {None}
 
 
 async def test_retry_is_a_warning_until_bytes_arrive(site: Site, board: Board) -> None:
     site.hub.statuses = [503]
-    fetch_model(config(site, EngineName.TORCH), board, NoWait())
+    fetch_model(config(site, EngineName.VLLM), board, NoWait())
     assert any("HTTP 503" in each for warnings in board.warnings for each in warnings)
     assert board.warnings[-1] == ()
 
@@ -124,7 +124,7 @@ async def test_image_without_the_hub_library_is_reported(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
     with pytest.raises(ConfigError, match=r"^This image cannot fetch models from a hub: .*mount the checkpoint\.$"):
-        fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+        fetch_model(config(site, EngineName.VLLM), board, threading.Event())
 
 
 def mounted_config(folder: Path) -> RuntimeConfig:
@@ -149,7 +149,7 @@ async def test_stop_ends_the_validation_of_a_mounted_checkpoint(board: Board, tm
 
 
 async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site, board: Board) -> None:
-    limited = config(site, EngineName.TORCH)
+    limited = config(site, EngineName.VLLM)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
     with pytest.raises(DiskFull, match=r"needs 1 MiB more in .* free\. Raise spec\.model\.cache\.sizeLimit\.$"):
         fetch_model(limited, board, threading.Event())
@@ -159,7 +159,7 @@ async def test_pod_limit_smaller_than_the_files_refuses_the_download(site: Site,
 async def test_existing_files_in_the_folder_reduce_the_pod_limit(site: Site, board: Board) -> None:
     (site.root / "of-others").write_bytes(bytes(4096))
     limit = sum(map(len, FILES.values())) + 4095
-    limited = config(site, EngineName.TORCH)
+    limited = config(site, EngineName.VLLM)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": limit})})
     with pytest.raises(DiskFull):
         fetch_model(limited, board, threading.Event())
@@ -201,7 +201,7 @@ async def test_token_is_not_sent_without_tls(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     with pytest.raises(ConfigError, match=r"^HF_ENDPOINT begins with http://, so the access token would be sent"):
-        fetch_model(config(site, EngineName.TORCH), board, threading.Event())
+        fetch_model(config(site, EngineName.VLLM), board, threading.Event())
 
 
 def test_endpoint_without_tls_is_allowed_without_a_token() -> None:

@@ -1,5 +1,6 @@
 """Properties of the sim engine that other engines do not have: script, memory and determinism."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -11,13 +12,14 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import AdapterConfig, ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engine_protocol.engine import Engine, SamplingParams
+from gaudi_runtime.engine_protocol.engine import Engine
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, ModelUnreadable, PlanImpossible
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
 from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.engines.sim.completions import complete
 
 
 def nothing() -> None:
@@ -35,21 +37,6 @@ def serving(script: dict[str, Any] | None = None, **limits: Any) -> Engine:
     engine = start_engine(sim_config(script, **limits), ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     return engine
-
-
-async def text(engine: Engine, prompt: str, sampling: SamplingParams) -> str:
-    return "".join([chunk.text async for chunk in engine.generate(engine.tokenizer.encode(prompt), sampling)])
-
-
-async def test_same_prompt_returns_the_same_answer() -> None:
-    engine = serving()
-    sampling = SamplingParams(max_tokens=20)
-    assert await text(engine, "abc", sampling) == await text(engine, "abc", sampling) == "abc"
-
-
-async def test_ignore_eos_generates_up_to_the_last_token() -> None:
-    engine = serving()
-    assert await text(engine, "abc", SamplingParams(max_tokens=7, ignore_eos=True)) == "abcabca"
 
 
 def test_unknown_script_key_is_refused_with_the_valid_keys() -> None:
@@ -83,7 +70,7 @@ def test_serving_with_the_sim_engine_imports_no_torch() -> None:
 async def test_script_can_make_every_second_request_recompile() -> None:
     engine = serving({"recompileEvery": 2})
     for _ in range(4):
-        await text(engine, "abc", SamplingParams(max_tokens=2))
+        await complete(engine, "abc")
     assert engine.counters.recompiles == 2
     assert engine.counters.cold_batches == {(BucketPhase.PROMPT, Bucket(1, 128, 0)): 2}
 
@@ -93,24 +80,19 @@ async def test_cold_shape_fails_with_fail_on_cold_shapes() -> None:
     engine = start_engine(config, ReportBoard("0" * 64), threading.Event()).engine
     engine.start_serving()
     with pytest.raises(RuntimeError, match=re.escape("prompt shape (1, 128, 0) was not warmed up")):
-        await text(engine, "abc", SamplingParams(max_tokens=2))
-
-
-async def test_leak_makes_requests_run_out_of_memory() -> None:
-    engine = serving({"leakBytesPerRequest": 60 * 2**30})
-    with pytest.raises(DeviceOutOfMemory):
-        await text(engine, "abc", SamplingParams(max_tokens=2))
+        await complete(engine, "abc")
 
 
 async def test_batch_references_the_blocks_of_all_its_sequences() -> None:
-    engine = serving({}, max_model_len=512)
-    streams = [engine.generate(engine.tokenizer.encode("x" * 200), SamplingParams(max_tokens=50)) for _ in range(4)]
-    for stream in streams:
-        await anext(stream)
-    assert engine.current_load().running == 4
+    engine = serving({"tokensPerSecond": 1}, max_model_len=512)
+    requests = [asyncio.create_task(complete(engine, "x" * 200, 50)) for _ in range(4)]
+    async with asyncio.timeout(20):
+        while engine.current_load().running < 4:  # noqa: ASYNC110 - the engine has no event for it
+            await asyncio.sleep(0)
     assert engine.current_load().used_blocks == 4 * 2
-    for stream in streams:
-        await stream.aclose()
+    for request in requests:
+        request.cancel()
+    await asyncio.wait(requests)
     assert engine.current_load().used_blocks == 0
 
 

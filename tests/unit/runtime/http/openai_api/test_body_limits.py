@@ -9,13 +9,11 @@ import pytest
 from httpx import Response
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
 
 from gaudi_runtime.http.openai_api import body as bodies
 from gaudi_runtime.http.openai_api import paths
 from gaudi_runtime.http.openai_api.body import MOST_ITEMS, MOST_VALUES, RESPONSES, check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
-from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, Message
 from tests.unit.runtime.http.openai_api.test_guard import GENERATING, GuardedApp, healthy_app
 from tests.unit.runtime.serving import Served
 
@@ -239,27 +237,6 @@ async def test_audio_is_accepted_in_a_form(path: str) -> None:
     assert (await GuardedApp(healthy_app).client.post(path, files={"file": b"\0," * MANY})).text == "theirs"
     for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/x", None):
         assert (await send_body(path, kind, b"{}")).status_code == 415
-
-
-@pytest.mark.parametrize(
-    ("kind", "field", "entry", "most"),
-    [
-        (CompletionRequest, "prompt", "a", 4096),
-        (CompletionRequest, "prompt", [1], 4096),
-        (ChatRequest, "messages", {"role": "user"}, 16_384),
-        (Message, "content", {"type": "text", "text": "a"}, 16_384),
-    ],
-)
-def test_number_of_prompts_messages_and_parts_is_limited(
-    kind: type[BaseModel], field: str, entry: Any, most: int
-) -> None:
-    common = {"model": "echo", "role": "user"}
-    assert kind.model_validate({**common, field: [entry] * most})
-    with pytest.raises(ValidationError, match="at most"):
-        kind.model_validate({**common, field: [entry] * (most + 1)})
-    with pytest.raises(ValidationError) as refused:
-        kind.model_validate({**common, field: [{}] * (most + 1)})
-    assert refused.value.error_count() <= 4, "not one of every entry"
 
 
 async def test_body_above_the_limit_is_refused_with_413(api: Served) -> None:
