@@ -24,7 +24,7 @@ def cpu_facts(engine: EngineName) -> Facts:
     image = ImageFacts(
         package, package, any_vllm=True, bridge="", plugin="", compiler="g++", python_headers=True, read_only=()
     )
-    machine = MachineFacts((), frozenset({"avx512f"}), 4, 64 * GIB, GIB, 0, None)
+    machine = MachineFacts((), frozenset({"avx512f"}), 4, 64 * GIB, GIB, None)
     return Facts(image, machine)
 
 
