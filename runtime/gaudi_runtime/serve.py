@@ -52,8 +52,6 @@ from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import publish_counters
 from gaudi_runtime.start_engine import StartedEngine, start_engine
-from gaudi_runtime.tracing.tracing import Tracing, open_tracing
-from gaudi_runtime.warmup.spans import WarmupSpans
 
 log = logging.getLogger(__name__)
 
@@ -87,15 +85,11 @@ async def serve(
         async with status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
             await _report_failure_and_wait(error, status.board, signals, restart_seconds)
         return
-    async with (
-        status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status,
-        open_tracing(config, status.board.report()) as traces,
-    ):
-        status.board.on_phase = traces.start.record_phase
+    async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
         try:
             topology = read_topology(config.parallelism.nodes, os.environ)
             if topology.is_leader:
-                await _run_leader(config, topology, status, signals, traces, schedule)
+                await _run_leader(config, topology, status, signals, schedule)
             else:
                 await _run_follower(config, topology, status, signals)
         except Stopped:
@@ -104,7 +98,6 @@ async def serve(
             seconds = 0 if isinstance(error, EngineLost) else restart_seconds
             failure = await _report_failure_and_wait(error, status.board, signals, seconds)
             if not signals.stop.is_set():
-                await traces.close()
                 exit_with_failure(failure)
 
 
@@ -157,7 +150,6 @@ async def _run_leader(
     topology: Topology,
     status: Status,
     signals: Signals,
-    traces: Tracing,
     schedule: Schedule,
 ) -> None:
     """Start the engine, together with the other pods of a group if there are any, and serve."""
@@ -167,8 +159,8 @@ async def _run_leader(
     certificate = Certificate(Path(tls_folder)) if tls_folder else None
     create = partial(create_engine, loop=asyncio.get_running_loop())
     async with lead_group(config, topology, status.board, signals, create) as make_engine:
-        started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine, traces.start)
-        await _serve_model(config, started_engine, status, signals, traces, certificate, schedule)
+        started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine)
+        await _serve_model(config, started_engine, status, signals, certificate, schedule)
 
 
 async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -192,10 +184,10 @@ async def _run_follower(config: RuntimeConfig, topology: Topology, status: Statu
 
 
 async def _start_engine_in_thread(
-    config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make, spans: WarmupSpans
+    config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make
 ) -> StartedEngine:
     stop = signals.stop_between_buckets
-    work = asyncio.ensure_future(run_in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
+    work = asyncio.ensure_future(run_in_worker_thread(lambda: start_engine(config, board, stop, make)))
     stop_task = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     # Wait only for the drain time. The start checks `stop` between two steps, and one step, such as a compile, may take
@@ -228,7 +220,6 @@ async def _serve_model(
     started_engine: StartedEngine,
     status: Status,
     signals: Signals,
-    traces: Tracing,
     certificate: Certificate | None,
     schedule: Schedule,
 ) -> None:
@@ -240,7 +231,7 @@ async def _serve_model(
     metrics = RequestMetrics(status.registry)
     headers = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
-        _application(config, engine, status, metrics, signals, traces) as app,
+        _application(config, engine, status, metrics, signals) as app,
         watch_for_loss(engine.wait_until_lost if isinstance(engine, CanBeLost) else None, status.board),
         http_server(app, serving.model_port, model_port_limits(config), headers, certificate),
     ):
@@ -258,7 +249,6 @@ async def _serve_model(
             task.cancel()
         status.board.update(phase=Phase.DRAINING)
         log.info("Draining for at most %d s", serving.drain_seconds)
-    await traces.close()
     await _close_engine(engine)
     log.info("Drained.")
 
@@ -270,24 +260,19 @@ async def _application(
     status: Status,
     metrics: RequestMetrics,
     signals: Signals,
-    traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application of the model port: the engine's own application or ours, with metrics."""
     if not isinstance(engine, ServingEngine):
-        add_tracing = partial(traces.wrap_app, counters=lambda: engine.counters)
-        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, add_tracing)
+        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing)
         return
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        # Do not pass the counters to tracing. The counts of vLLM's workers arrive a moment later, so they cannot be
-        # attributed to requests.
         yield add_guard(
             app,
             config,
             metrics,
             lambda: signals.closing,
-            traces.wrap_app,
             engine.max_pixels(),
             engine.ignored_fields(),
         )

@@ -33,7 +33,6 @@ from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.units import format_bytes, plural
 from gaudi_runtime.warmup.progress import memory_split_line
 from gaudi_runtime.warmup.runner import warm_up
-from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +56,10 @@ def start_engine(
     stop: threading.Event,
     make: Callable[[RuntimeConfig], Engine] = create_engine,
     clock: Callable[[], float] = time.monotonic,
-    spans: WarmupSpans = NO_SPANS,
 ) -> StartedEngine:
     """Start an engine and warm it up. This takes seconds to an hour, so call the function in the worker thread.
 
-    `make` creates the engine. `clock` returns monotonic seconds. `spans` records the warm-up for traces. Raises a
+    `make` creates the engine. `clock` returns monotonic seconds. Raises a
     RuntimeStartError with an explanation, or Stopped if `stop` is set.
     """
 
@@ -89,7 +87,7 @@ def start_engine(
     padding = forecast_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):
-        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
+        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
     recipe_cache.publish()  # before this pod serves, so that pods that wait for it find the recipes
     return StartedEngine(engine, padding, make_comparison_input(config, blocks, pace))
 

@@ -13,7 +13,6 @@ from gaudi_runtime.warmup.estimate import Estimate, Step
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.progress import Progress
 from gaudi_runtime.warmup.schedule import TimeBudget
-from gaudi_runtime.warmup.spans import WarmupSpans
 
 
 @dataclass
@@ -38,7 +37,6 @@ class Job:
     journal: Journal
     estimate: Estimate
     progress: Progress
-    spans: WarmupSpans
     spent: SpentSeconds = field(default_factory=SpentSeconds)
 
     def record_progress(self) -> None:

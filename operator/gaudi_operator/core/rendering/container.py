@@ -35,7 +35,7 @@ from gaudi_runtime.contract.ports import (
     STATUS_PORT_NAME,
 )
 from gaudi_runtime.knobs.render import render_engine_options
-from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
+from gaudi_runtime.trace_collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
 PROBE_TIMEOUT_SECONDS = 5
 """The timeout of probes. A status port may be slow to answer while the machine compiles."""

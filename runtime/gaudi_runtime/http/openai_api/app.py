@@ -129,9 +129,8 @@ def openai_app(
     config: RuntimeConfig,
     metrics: RequestMetrics,
     is_closing: Callable[[], bool],
-    add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """Return the application with the routes of the model port. `add_tracing` adds traces."""
+    """Return the application with the routes of the model port."""
     api = Api(engine, config, metrics)
     routes = [
         get_route("/v1/models", api.list_models),
@@ -141,7 +140,7 @@ def openai_app(
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    return add_guard(app, config, metrics, is_closing, add_tracing)
+    return add_guard(app, config, metrics, is_closing)
 
 
 async def _health(_: Request) -> Response:
