@@ -59,6 +59,7 @@ lint: $(READY) ## Check formatting, types, import layers, generated files and li
 	@$(BIN)/python -m scripts.chart_docs --check
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
+	@$(BIN)/python -m scripts.knobs_page --check
 	@$(BIN)/python -m scripts.plots --check
 	@$(BIN)/python -m scripts.words --check
 	@$(MANUAL)
@@ -134,6 +135,7 @@ generate: $(READY) ## Write generated files: CRD, reference and chart docs, base
 	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
 	@$(BIN)/python -m scripts.cli_docs
+	@$(BIN)/python -m scripts.knobs_page
 	@$(BIN)/python -m scripts.plots
 	@$(BIN)/python -m scripts.words
 

@@ -8,5 +8,4 @@ setting_fields      the entries of engine.settings that a RuntimeConfig has as t
 attention_settings  the knobs that select how attention is computed
 speculation         the knobs of speculative decoding
 render              the conversion of fields and settings to environment and arguments
-page                the page docs/reference/knobs.md
 """
