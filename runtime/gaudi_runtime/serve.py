@@ -43,7 +43,6 @@ from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_settings_invalid
-from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_periodically
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import exit_at_once, exit_with_failure, watch_for_loss
 from gaudi_runtime.process.open_files import raise_open_file_limit
@@ -69,13 +68,10 @@ class Status:
     registry: CollectorRegistry
 
 
-async def serve(
-    config_file: Path, schedule: Schedule = USUAL_SCHEDULE, restart_seconds: float = RESTART_SECONDS
-) -> None:
+async def serve(config_file: Path, restart_seconds: float = RESTART_SECONDS) -> None:
     """Run the runtime process until SIGTERM. Answer probes immediately, and serve the model when it is warm.
 
-    `schedule` says when a learned plan is compared with the plan that is in use. If the start fails, the process
-    reports the failure until SIGTERM, or for `restart_seconds` if the failure may pass.
+    If the start fails, the process reports the failure until SIGTERM, or for `restart_seconds` if the failure may pass.
     """
     signals = Signals()
     raise_open_file_limit()
@@ -89,7 +85,7 @@ async def serve(
         try:
             topology = read_topology(config.parallelism.nodes, os.environ)
             if topology.is_leader:
-                await _run_leader(config, topology, status, signals, schedule)
+                await _run_leader(config, topology, status, signals)
             else:
                 await _run_follower(config, topology, status, signals)
         except Stopped:
@@ -150,7 +146,6 @@ async def _run_leader(
     topology: Topology,
     status: Status,
     signals: Signals,
-    schedule: Schedule,
 ) -> None:
     """Start the engine, together with the other pods of a group if there are any, and serve."""
     # Check the API key first, so that a wrong value is reported immediately and not after minutes of warm-up.
@@ -160,7 +155,7 @@ async def _run_leader(
     create = partial(create_engine, loop=asyncio.get_running_loop())
     async with lead_group(config, topology, status.board, signals, create) as make_engine:
         started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine)
-        await _serve_model(config, started_engine, status, signals, certificate, schedule)
+        await _serve_model(config, started_engine, status, signals, certificate)
 
 
 async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -221,7 +216,6 @@ async def _serve_model(
     status: Status,
     signals: Signals,
     certificate: Certificate | None,
-    schedule: Schedule,
 ) -> None:
     """Open the model port and report `Serving`. After SIGTERM, refuse connections and finish the running answers."""
     serving, engine = config.serving, started_engine.engine
@@ -238,15 +232,9 @@ async def _serve_model(
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
         counting = publish_counters(lambda: engine.counters, metrics.request_counts, status.board)
-        tasks: list[asyncio.Task[None]] = [asyncio.create_task(counting)]
-        if started_engine.comparison_input:
-            advice = advise_periodically(
-                started_engine.comparison_input, lambda: engine.counters.traffic(), status.board, schedule
-            )
-            tasks.append(asyncio.create_task(advice))
+        counting_task = asyncio.create_task(counting)
         await signals.stop.wait()
-        for task in tasks:
-            task.cancel()
+        counting_task.cancel()
         status.board.update(phase=Phase.DRAINING)
         log.info("Draining for at most %d s", serving.drain_seconds)
     await _close_engine(engine)

@@ -22,7 +22,7 @@ from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import plan_without_cold
-from gaudi_runtime.warmup.estimate import Estimate, Pace, Step, StepKind
+from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
 from gaudi_runtime.warmup.job import Job
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
@@ -60,8 +60,8 @@ def warm_up(
     board: ReportBoard,
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
-) -> Pace | None:
-    """Run the whole warm-up of an engine. Return its pace without cached recipes if steps were measured.
+) -> None:
+    """Run the whole warm-up of an engine.
 
     `stop` is checked between steps, because a compilation cannot be interrupted. `split` and `kv_blocks` describe the
     allocated KV cache. `clock` returns monotonic seconds. Raises Stopped.
@@ -84,9 +84,6 @@ def warm_up(
         _run_stages(job, split, kv_blocks)
     finally:
         job.journal.close()
-    kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures_graphs else (StepKind.COMPILE,)
-    elapsed_seconds = job.time_budget.elapsed_seconds()
-    return job.estimate.pace(kinds, elapsed_seconds + job.spent.saved_seconds, elapsed_seconds - job.spent.step_seconds)
 
 
 def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:

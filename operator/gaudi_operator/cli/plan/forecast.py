@@ -27,7 +27,6 @@ from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.errors import ConfigError, PlanImpossible, Problem, UnsupportedModel
-from gaudi_runtime.forecast.advice import advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
 from gaudi_runtime.forecast.result import Forecast
@@ -49,18 +48,13 @@ def forecast_deployment(document: PlanDocument, card: str | None, model: str | N
     inputs, thresholds = forecast_inputs_of(document), _required_thresholds(document)
     shape, selected_card = select_model_shape(document, model), select_card(document, card)
     result = forecast(inputs, shape, selected_card)
-    serves_anyway = _serves_anyway(document)
-    # Thresholds of 0 give only advice about memory. Advice about graphs does not help if the model does not fit into
-    # memory.
-    advice_thresholds = Thresholds(0, 0) if result.problems or serves_anyway else thresholds
     return DeploymentForecast(
         forecast=result,
         shortfalls=shortfalls(result, thresholds),
         shortfalls_certain=not fits(result, replace(thresholds, at_best=True)),
         uncheckable_thresholds=uncheckable_thresholds(result, thresholds),
-        serves_anyway=serves_anyway,
+        serves_anyway=_serves_anyway(document),
         plan_figures=_plan_figures(result, inputs),
-        advice=advise(inputs, shape, selected_card, advice_thresholds) if shape else (),
         hints=(*document.manifest_warnings, *_hints(document)),
         config=document.config,
         refusal=_find_violation(document.inference, document.config) if document.inference else None,

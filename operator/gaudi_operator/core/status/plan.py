@@ -9,7 +9,6 @@ from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES, captured_per
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.execution_mode import preparation
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.plan_advice import plan_advice
 from gaudi_runtime.contract.report import MemorySplit, PlanGaps, WarmupReport
 from gaudi_runtime.units import format_bytes, plural
 
@@ -29,8 +28,7 @@ def plan_state(state: State) -> PlanState | None:
     choice = state.rollout.choice
     if state.violation is not None or (choice is not None and choice.is_rolled_back):
         return None
-    plan = _reported_plan(state) or _written_plan(state)
-    return plan and plan.model_copy(update={"advice": plan_advice(state)})
+    return _reported_plan(state) or _written_plan(state)
 
 
 def _reported_plan(state: State) -> PlanState | None:

@@ -12,15 +12,6 @@ from tests.support.builders import Object
 from tests.unit.operator.core.resources import resource
 
 FAILURE = Problem("WarmupStalled", "No progress in pod tiny-b-x.")
-ADVICE = "A plan learned from the traffic so far needs 24 graphs instead of 84."
-ADVISED: dict[str, Any] = {
-    "basis": "Measured",
-    "promptBuckets": 12,
-    "decodeBuckets": 72,
-    "kvBlocks": 100,
-    "advice": {"pod": "a", "message": ADVICE},
-}
-"""status.plan with advice."""
 NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
 
 
