@@ -13,14 +13,12 @@ from gaudi_operator.cli.plan.forecast_target import forecast_target
 from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.validation_hints import validation_hints
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
-from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
-from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import check_attention_slicing, plan_hints, policy_check
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.gate.thresholds import why_unreachable
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
-from gaudi_operator.core.rendering.execution_mode import captures_graphs
+from gaudi_operator.core.rendering.runtime_config import captures_graphs
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape
@@ -103,12 +101,7 @@ def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | 
 
 def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
-    inference = document.inference
-    return replace(
-        inputs_from_config(document.config),
-        kv_blocks=document.kv_blocks,
-        tokens_follow_length=inference is not None and inference.spec.engine.max_num_batched_tokens is None,
-    )
+    return replace(inputs_from_config(document.config), kv_blocks=document.kv_blocks)
 
 
 def _required_thresholds(document: PlanDocument) -> Thresholds:
