@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_runtime.knobs.table import Knob, KnobHome, KnobType, format_values, knobs
-from gaudi_runtime.knobs.values import FLAG
+from gaudi_runtime.knobs.table import FLAG, Knob, KnobHome, KnobType, format_values, knobs
 from scripts.generated import ROOT, write_or_check
 
 PAGE = ROOT / "docs" / "reference" / "knobs.md"

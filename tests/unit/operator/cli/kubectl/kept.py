@@ -5,8 +5,7 @@ from typing import Any
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.rollout.controller_revision import failure_annotations, stored_revisions
-from gaudi_operator.core.rollout.inputs import revision_inputs, serialize_inputs
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, serialize_inputs
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import resource

@@ -9,10 +9,12 @@ import yaml
 from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, SERVE_ANYWAY, DeploymentForecast, Verdict
-from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
-from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import (
+    check_attention_slicing,
+    plan_hints,
+    policy_check,
+    why_settings_are_ignored,
+)
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
