@@ -112,7 +112,9 @@ class Client:
         key = os.environ.get(API_KEY_VARIABLE, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = config.model.served_names[0]
-        self._samplings = SAMPLINGS if config.engine.name is EngineName.VLLM else (GREEDY,)
+        # The simulation has no sampler, and speculative decoding supports only greedy requests.
+        samples = config.engine.name is EngineName.VLLM and not config.limits.draft_tokens
+        self._samplings = SAMPLINGS if samples else (GREEDY,)
         self._http = httpx.AsyncClient(timeout=REQUEST_SECONDS, trust_env=False, headers=headers)
 
     async def __aenter__(self) -> Self:

@@ -181,7 +181,7 @@ def test_different_answers_of_two_instances_disprove_the_answers() -> None:
     assert outcome("answers", answers_alike=False) is ProofOutcome.DISPROVEN
 
 
-def test_cold_shapes_in_the_gaps_of_a_plan_are_not_judged() -> None:
+def test_cold_shapes_in_gaps_of_a_plan_are_not_judged() -> None:
     cold = traffic(report=report(cold_shapes=(COLD,), gaps=PlanGaps(prompt=1, message="no bucket")))
     assert outcome("no cold shape, no recompile", starts=(start(traffic=cold),)) is ProofOutcome.NOT_TRIED
 
