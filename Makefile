@@ -59,8 +59,9 @@ lint: $(READY) ## Check formatting, types, import layers, generated files and li
 	@$(BIN)/python -m scripts.chart_docs --check
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
+	@$(BIN)/python -m scripts.knobs_page --check
 	@$(BIN)/python -m scripts.plots --check
-	@$(BIN)/python -m scripts.words --check
+	@$(BIN)/python -m scripts.words
 	@$(MANUAL)
 	@$(BIN)/python -m scripts.house
 
@@ -125,14 +126,14 @@ test-vllm: $(READY) ## Run the tests with another release of vLLM: make test-vll
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/another-vllm $(VERSION) build/vllm-$(VERSION) $(CURDIR)/$(BIN)/python
 	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/engines/vllm tests/vllm
 
-generate: $(READY) ## Write generated files: CRD, reference and chart docs, baseline of words
+generate: $(READY) ## Write generated files: CRD, reference and chart docs
 	@$(BIN)/python -m gaudi_operator.api.crd
 	@$(BIN)/python -m gaudi_operator.settings > docs/reference/settings.md
 	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
 	@$(BIN)/python -m scripts.cli_docs
+	@$(BIN)/python -m scripts.knobs_page
 	@$(BIN)/python -m scripts.plots
-	@$(BIN)/python -m scripts.words
 
 pins: $(READY) ## Write requirements/*.txt with hashes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Console
+import typer
 
 from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.hardware.command import print_proofs
@@ -28,25 +28,23 @@ OPTIONS = {
     "MAX_NUM_SEQS": "--max-num-seqs",
 }
 
-console = Console(stderr=True)
-
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
     """Check the machine, test it and write the report. Returns 0 if all proofs succeeded."""
     program = next(filter(None, map(shutil.which, ("docker", "podman"))), None)
     model = Path(environment.get("MODEL", ""))
     if problem := find_problem(program, model):
-        console.print(problem, markup=False)
+        typer.echo(problem, err=True)
         return 2
     assert program  # noqa: S101 - find_problem has checked it
     image = environment.get("IMAGE", "")
     if not image:
         image = BUILT
-        console.print(f"Building {image} on {PAIRS[0].image}", markup=False)
+        typer.echo(f"Building {image} on {PAIRS[0].image}", err=True)
         subprocess.run(build_command(program), check=True)
     command_prefix = container_command(program, image, model)
     if subprocess.run([*command_prefix, "doctor", "--engine", "vllm"], check=False).returncode:
-        console.print("The doctor above has found faults of this machine or this image. Fix them first.")
+        typer.echo("The doctor above has found faults of this machine or this image. Fix them first.", err=True)
         return 1
     options = [word for name, option in OPTIONS.items() if name in environment for word in (option, environment[name])]
     report_command = [
@@ -93,13 +91,13 @@ def write_report(output: str) -> int:
     """Write the report that a trial has printed, and show the proofs in the report. Returns the exit code."""
     lines = output.strip().splitlines()
     if not lines:
-        console.print("The test wrote no report: its output is printed above.")
+        typer.echo("The test wrote no report: its output is printed above.", err=True)
         return 1
     report = HardwareReport.model_validate_json(lines[-1])
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(json.dumps(json.loads(lines[-1]), indent=1) + "\n")
-    print_proofs(report, console)
-    console.print(f"Report: {OUTPUT}", markup=False)
+    print_proofs(report)
+    typer.echo(f"Report: {OUTPUT}", err=True)
     return 0 if report.has_passed else 1
 
 

@@ -41,7 +41,6 @@ from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_settings_invalid
-from gaudi_runtime.learning.advisor import USUAL_SCHEDULE, Schedule, advise_periodically
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import exit_at_once, exit_with_failure, watch_for_loss
 from gaudi_runtime.process.open_files import raise_open_file_limit
@@ -50,8 +49,6 @@ from gaudi_runtime.process.worker import run_in_worker_thread
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import publish_counters
 from gaudi_runtime.start_engine import StartedEngine, start_engine
-from gaudi_runtime.tracing.tracing import Tracing, open_tracing
-from gaudi_runtime.warmup.spans import WarmupSpans
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +66,10 @@ class Status:
     registry: CollectorRegistry
 
 
-async def serve(
-    config_file: Path, schedule: Schedule = USUAL_SCHEDULE, restart_seconds: float = RESTART_SECONDS
-) -> None:
+async def serve(config_file: Path, restart_seconds: float = RESTART_SECONDS) -> None:
     """Run the runtime process until SIGTERM. Answer probes immediately, and serve the model when it is warm.
 
-    `schedule` says when a learned plan is compared with the plan that is in use. If the start fails, the process
-    reports the failure until SIGTERM, or for `restart_seconds` if the failure may pass.
+    If the start fails, the process reports the failure until SIGTERM, or for `restart_seconds` if the failure may pass.
     """
     signals = Signals()
     raise_open_file_limit()
@@ -85,15 +79,11 @@ async def serve(
         async with status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
             await _report_failure_and_wait(error, status.board, signals, restart_seconds)
         return
-    async with (
-        status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status,
-        open_tracing(config, status.board.report()) as traces,
-    ):
-        status.board.on_phase = traces.start.record_phase
+    async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
         try:
             topology = read_topology(config.parallelism.nodes, os.environ)
             if topology.is_leader:
-                await _run_leader(config, topology, status, signals, traces, schedule)
+                await _run_leader(config, topology, status, signals)
             else:
                 await _run_follower(config, topology, status, signals)
         except Stopped:
@@ -102,7 +92,6 @@ async def serve(
             seconds = 0 if isinstance(error, EngineLost) else restart_seconds
             failure = await _report_failure_and_wait(error, status.board, signals, seconds)
             if not signals.stop.is_set():
-                await traces.close()
                 exit_with_failure(failure)
 
 
@@ -155,8 +144,6 @@ async def _run_leader(
     topology: Topology,
     status: Status,
     signals: Signals,
-    traces: Tracing,
-    schedule: Schedule,
 ) -> None:
     """Start the engine, together with the other pods of a group if there are any, and serve."""
     # Check the API key first, so that a wrong value is reported immediately and not after minutes of warm-up.
@@ -165,8 +152,8 @@ async def _run_leader(
     certificate = Certificate(Path(tls_folder)) if tls_folder else None
     create = partial(create_engine, loop=asyncio.get_running_loop())
     async with lead_group(config, topology, status.board, signals, create) as make_engine:
-        started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine, traces.start)
-        await _serve_model(config, started_engine, status, signals, traces, certificate, schedule)
+        started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine)
+        await _serve_model(config, started_engine, status, signals, certificate)
 
 
 async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -190,10 +177,10 @@ async def _run_follower(config: RuntimeConfig, topology: Topology, status: Statu
 
 
 async def _start_engine_in_thread(
-    config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make, spans: WarmupSpans
+    config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make
 ) -> StartedEngine:
     stop = signals.stop_between_buckets
-    work = asyncio.ensure_future(run_in_worker_thread(lambda: start_engine(config, board, stop, make, spans=spans)))
+    work = asyncio.ensure_future(run_in_worker_thread(lambda: start_engine(config, board, stop, make)))
     stop_task = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     # Wait only for the drain time. The start checks `stop` between two steps, and one step, such as a compile, may take
@@ -226,9 +213,7 @@ async def _serve_model(
     started_engine: StartedEngine,
     status: Status,
     signals: Signals,
-    traces: Tracing,
     certificate: Certificate | None,
-    schedule: Schedule,
 ) -> None:
     """Open the model port and report `Serving`. After SIGTERM, refuse connections and finish the running answers."""
     serving, engine = config.serving, started_engine.engine
@@ -238,25 +223,18 @@ async def _serve_model(
     metrics = RequestMetrics(status.registry)
     headers = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
-        _application(config, engine, status, metrics, signals, traces) as app,
+        _application(config, engine, status, metrics, signals) as app,
         watch_for_loss(engine.wait_until_lost if isinstance(engine, CanBeLost) else None, status.board),
         http_server(app, serving.model_port, model_port_limits(config), headers, certificate),
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
         counting = publish_counters(lambda: engine.counters, metrics.request_counts, status.board)
-        tasks: list[asyncio.Task[None]] = [asyncio.create_task(counting)]
-        if started_engine.comparison_input:
-            advice = advise_periodically(
-                started_engine.comparison_input, lambda: engine.counters.traffic(), status.board, schedule
-            )
-            tasks.append(asyncio.create_task(advice))
+        counting_task = asyncio.create_task(counting)
         await signals.stop.wait()
-        for task in tasks:
-            task.cancel()
+        counting_task.cancel()
         status.board.update(phase=Phase.DRAINING)
         log.info("Draining for at most %d s", serving.drain_seconds)
-    await traces.close()
     await _close_engine(engine)
     log.info("Drained.")
 
@@ -268,20 +246,16 @@ async def _application(
     status: Status,
     metrics: RequestMetrics,
     signals: Signals,
-    traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application of the model port: the engine's application behind the guard."""
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        # Do not pass the counters to tracing. The counts of vLLM's workers arrive a moment later, so they cannot be
-        # attributed to requests.
         yield add_guard(
             app,
             config,
             metrics,
             lambda: signals.closing,
-            traces.wrap_app,
             engine.max_pixels(),
             engine.ignored_fields(),
         )

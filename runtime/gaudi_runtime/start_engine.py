@@ -20,8 +20,6 @@ from gaudi_runtime.engine_protocol.engine import (
 )
 from gaudi_runtime.engines.select import create_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
-from gaudi_runtime.learning.advisor import make_comparison_input
-from gaudi_runtime.learning.comparison import ComparisonInput
 from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, split_memory
 from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
 from gaudi_runtime.planning.optimal.strategy import forecast_padding
@@ -33,7 +31,6 @@ from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.units import format_bytes, plural
 from gaudi_runtime.warmup.progress import memory_split_line
 from gaudi_runtime.warmup.runner import warm_up
-from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +39,11 @@ log = logging.getLogger(__name__)
 class StartedEngine:
     """A loaded and warm engine, with values that are known only after its start.
 
-    `padding` is the forecast padding of a learned plan; empty for other plans. `comparison_input` is the comparison
-    with a learned plan that is made during serving; None if there is none.
+    `padding` is the forecast padding of a learned plan; empty for other plans.
     """
 
     engine: Engine
     padding: Mapping[BucketPhase, Padding] = field(default_factory=dict)
-    comparison_input: ComparisonInput | None = None
 
 
 def start_engine(
@@ -57,12 +52,11 @@ def start_engine(
     stop: threading.Event,
     make: Callable[[RuntimeConfig], Engine] = create_engine,
     clock: Callable[[], float] = time.monotonic,
-    spans: WarmupSpans = NO_SPANS,
 ) -> StartedEngine:
     """Start an engine and warm it up. This takes seconds to an hour, so call the function in the worker thread.
 
-    `make` creates the engine. `clock` returns monotonic seconds. `spans` records the warm-up for traces. Raises a
-    RuntimeStartError with an explanation, or Stopped if `stop` is set.
+    `make` creates the engine. `clock` returns monotonic seconds. Raises a RuntimeStartError with an
+    explanation, or Stopped if `stop` is set.
     """
 
     def record_progress() -> None:
@@ -89,9 +83,9 @@ def start_engine(
     padding = forecast_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):
-        pace = warm_up(config, engine, plan, split, blocks.count, board, stop, clock, spans)
+        warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
     recipe_cache.publish()  # before this pod serves, so that pods that wait for it find the recipes
-    return StartedEngine(engine, padding, make_comparison_input(config, blocks, pace))
+    return StartedEngine(engine, padding)
 
 
 def _allocate_memory(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from posixpath import basename
-from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +17,7 @@ from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, PlanAdvice, PlanCost, ServedTraffic
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, ServedTraffic
 from gaudi_runtime.planning.optimal.strategy import forecast_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.served import summarize_served
@@ -149,33 +148,6 @@ async def no_pod_of(api: KubeApi, old: set[str]) -> bool:
 def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.traffic = MET
     runtime.warm()
-
-
-async def test_savings_of_a_learned_plan_are_in_the_status(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi, namespace: str
-) -> None:
-    kubelet.on_start = warm_with_traffic
-    await api.create(gaudi_inference("tiny"))
-    await until(partial(ready, api), "the resource to be Ready")
-    (pod,) = await until(partial(all_running, api, kubelet, 1), "the pod")
-    now, learned = PlanCost(graphs=84, warmup_seconds=780), PlanCost(graphs=24, warmup_seconds=240)
-    kubelet.runtime(pod).update(advice=PlanAdvice(now=now, learned=learned))
-    found = await until(partial(advice, api), "the advice")
-    assert found["pod"] == pod
-    savings = "24 graphs instead of 84 and warms up in about 4 instead of 13 minutes, with no more padding."
-    command = f"To apply it, run: kubectl gaudi plan learn tiny -n {namespace} --apply"
-    assert f"{savings} {command}" in " ".join((await gaudi("status", "tiny")).out.split())
-    kubelet.runtime(pod).update(advice=None)
-    await until(partial(has_no_advice, api), "the advice to be gone")
-
-
-async def advice(api: KubeApi) -> Any:
-    status = (await api.get("GaudiInference", "tiny") or {})["status"]
-    return status["plan"].get("advice")
-
-
-async def has_no_advice(api: KubeApi) -> bool:
-    return await advice(api) is None
 
 
 async def test_learned_plan_with_more_padding_than_forecast_is_rolled_back(

@@ -14,7 +14,7 @@ from gaudi_operator.core.children.workloads import leader_worker_set, replica_se
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
-from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from localcluster import ControlPlane
 from localcluster.programs import build
 from tests.cluster.conftest import USER, NewOperator

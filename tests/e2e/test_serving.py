@@ -9,34 +9,16 @@ import pytest
 
 from demo.install import Installation
 from demo.resource import Resource
-from tests.e2e.classes import new_class
 from tests.e2e.forwarding import port_forward
-from tests.e2e.host_address import host_address
 from tests.e2e.many_clients import cold_batches_of_many_clients
-from tests.support.otlp_receiver import Receiver, otlp_receiver
-from tests.unit.runtime.runtime_process import wait_until
 
 NAME = "served"
 
 
 @pytest.fixture(scope="module")
-def receiver(installed: Installation) -> Iterator[Receiver]:
-    """A receiver for the traces that the model sends."""
-    with otlp_receiver(host_address(installed)) as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
-def traced_class(installed: Installation, receiver: Receiver) -> Iterator[str]:
-    """A class whose models send traces to the receiver."""
-    with new_class(installed, defaults={"tracing": {"endpoint": receiver.url}}) as name:
-        yield name
-
-
-@pytest.fixture(scope="module")
-def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], traced_class: str) -> str:
+def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> str:
     """The name of a Ready GaudiInference."""
-    apply(NAME, className=traced_class)
+    apply(NAME)
     wait_ready(NAME)
     return NAME
 
@@ -76,18 +58,6 @@ def pods_of(installed: Installation, namespace: str, served: str) -> list[dict[s
     """Return the pods of the resource as stored by the API server."""
     selected = ("--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}")
     return list(json.loads(installed.kubectl("get", "pods", *selected, "-o", "json"))["items"])
-
-
-def test_each_pod_sends_the_trace_of_its_start(
-    installed: Installation, namespace: str, served: str, receiver: Receiver
-) -> None:
-    wait_until(lambda: len(receiver.named("start")) == 2)
-    sent = {
-        (span.resource["k8s.namespace.name"], span.resource["k8s.pod.name"], span.resource["service.version"])
-        for span in receiver.named("start")
-    }
-    metadata = [pod["metadata"] for pod in pods_of(installed, namespace, served)]
-    assert sent == {(namespace, each["name"], each["labels"]["inference.gaudi.dev/revision"]) for each in metadata}
 
 
 def test_pods_have_an_open_gate(installed: Installation, namespace: str, served: str) -> None:

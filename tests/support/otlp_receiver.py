@@ -1,22 +1,13 @@
-"""A collector that receives traces by OTLP over HTTP or gRPC, and stores every span."""
+"""A collector that receives traces by OTLP over HTTP, and stores every span."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import grpc
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
-)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,6 @@ class Receiver:
         self.url = ""
         self.spans: list[Received] = []
         self.bodies: list[bytes] = []
-        self.answers = threading.Event()
 
     def take(self, body: bytes) -> None:
         """Store one export."""
@@ -76,14 +66,9 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterator[Receiver]:
-    """Run a collector on a free port during the block.
-
-    Without `answers`, the collector answers at the end of the block.
-    """
+def otlp_receiver(address: str = "127.0.0.1") -> Iterator[Receiver]:
+    """Run a collector on a free port during the block."""
     receiver = Receiver()
-    if answers:
-        receiver.answers.set()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -91,7 +76,6 @@ def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterat
         def do_POST(self) -> None:
             assert self.path == "/v1/traces"
             receiver.take(self.rfile.read(int(self.headers["content-length"])))
-            receiver.answers.wait()
             with contextlib.suppress(ConnectionError):  # The sender may have ended meanwhile.
                 self.send_response(200)
                 self.send_header("content-length", "0")
@@ -107,26 +91,5 @@ def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterat
         try:
             yield receiver
         finally:
-            receiver.answers.set()
             server.shutdown()
             thread.join()
-
-
-@contextlib.contextmanager
-def grpc_receiver() -> Iterator[Receiver]:
-    """Run a collector over gRPC during the block."""
-    receiver = Receiver()
-
-    class Service(TraceServiceServicer):
-        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name in OTLP
-            receiver.take(request.SerializeToString())
-            return ExportTraceServiceResponse()
-
-    server = grpc.server(ThreadPoolExecutor(max_workers=2))
-    add_TraceServiceServicer_to_server(Service(), server)
-    receiver.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
-        yield receiver
-    finally:
-        server.stop(grace=None).wait()

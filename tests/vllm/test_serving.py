@@ -83,28 +83,24 @@ def test_chat_answer_has_the_header_of_this_instance(runtime: RuntimeProcess, op
     assert answer.parse().usage.completion_tokens == 8  # type: ignore[union-attr]
 
 
-def test_vllm_span_is_a_child_of_our_span_and_caller(openai: OpenAI, receiver: Receiver) -> None:
-    caller, span = "c" * 32, "d" * 16
+def test_vllm_span_is_a_child_of_the_caller(openai: OpenAI, receiver: Receiver) -> None:
+    caller, parent = "c" * 32, "d" * 16
     openai.completions.create(
         model=MODEL,
         prompt="not to be sent on",
         max_tokens=3,
         extra_body={"ignore_eos": True},
-        extra_headers={"traceparent": f"00-{caller}-{span}-01"},
+        extra_headers={"traceparent": f"00-{caller}-{parent}-01"},
     )
-    wait_until(lambda: len([each for each in receiver.spans if each.trace == caller]) >= 2)
-    ours, theirs = sorted((each for each in receiver.spans if each.trace == caller), key=lambda each: each.begin)
-    assert (ours.name, ours.parent) == ("POST /v1/completions", span)
-    assert (theirs.name, theirs.parent) == ("llm_request", ours.id)
-    assert ours.attributes["gen_ai.usage.output_tokens"] == 3
-    assert theirs.attributes["gen_ai.usage.completion_tokens"] == 3
+    wait_until(lambda: any(each.trace == caller for each in receiver.spans))
+    (span,) = (each for each in receiver.spans if each.trace == caller)
+    assert (span.name, span.parent) == ("llm_request", parent)
+    assert span.attributes["gen_ai.usage.completion_tokens"] == 3
     assert not [body for body in receiver.bodies if b"not to be sent on" in body]
 
 
-def test_start_spans_of_vllm_belong_to_our_trace(receiver: Receiver) -> None:
-    (start,) = receiver.named("start")
-    assert {each.trace for each in receiver.named("Load weights", "Executor init", "compile")} == {start.trace}
-    assert {each.resource["service.name"] for each in receiver.named("start", "Load weights")} == {MODEL}
+def test_start_spans_of_vllm_are_sent(receiver: Receiver) -> None:
+    assert receiver.named("Load weights", "Executor init")
 
 
 def test_streamed_chat_equals_the_complete_answer(openai: OpenAI) -> None:

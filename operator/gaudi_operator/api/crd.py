@@ -18,7 +18,6 @@ from gaudi_operator.api.schema import Schema, status_schema, structural_schema
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_runtime.knobs.page import render_page
 
 Manifest = dict[str, Any]
 
@@ -173,7 +172,6 @@ def generated_files() -> Mapping[str, str]:
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         **inference_pages(root_schema()),
         "docs/reference/gaudi-inference-class.md": class_page(class_schema()),
-        "docs/reference/knobs.md": render_page(),
     }
     return MappingProxyType(texts)
 

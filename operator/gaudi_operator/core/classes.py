@@ -28,7 +28,7 @@ from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CONTROLLER_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
+from gaudi_operator.core.rendering.runtime_config import runs_on_cpu
 from gaudi_runtime.errors import Problem
 
 FORBIDDEN = "ForbiddenByClass"

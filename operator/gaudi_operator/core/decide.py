@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Decision, SetGate, changes_live_objects
-from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import check_attention_slicing, policy_check
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_checks import (
     check_groups_served,
@@ -28,18 +27,21 @@ from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_refused_since
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.desired_revision import desired_revision, use_stored_mode
-from gaudi_operator.core.rollout.live_workloads import revisions_with_workloads
-from gaudi_operator.core.rollout.replica_limit import limit_replicas
-from gaudi_operator.core.rollout.replicas import plan_replicas, spec_replicas_by_revision
+from gaudi_operator.core.rollout.replicas import (
+    limit_replicas,
+    plan_replicas,
+    revisions_with_workloads,
+    spec_replicas_by_revision,
+)
 from gaudi_operator.core.rollout.revision import AppliedClassDefaults, Revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision, use_stored_mode
 from gaudi_operator.core.rollout.rollout_plan import plan_rollout
 from gaudi_operator.core.rollout.scale_down import count_pending_removals
 from gaudi_operator.core.rollout.scale_step import RolloutPolicy, rollout_policy
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import reconcile_events
-from gaudi_operator.core.status.plan import plan_state
 from gaudi_operator.core.status.status_builder import have_all_pods_reported, make_status, throttle_status
+from gaudi_operator.core.status.warmup_figures import plan_state
 from gaudi_runtime.errors import Problem
 
 FOLLOW_UP_SECONDS = 0.1

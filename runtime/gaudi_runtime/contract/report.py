@@ -287,24 +287,6 @@ class RequestCounts(TolerantModel):
     failed: Large = Field(0, description="Answers with a status of 500 or more, and incomplete streams.")
 
 
-class PlanCost(TolerantModel):
-    """The cost of a plan in the contract's report: its graphs, its warm-up, and the padding of served traffic."""
-
-    graphs: Count
-    warmup_seconds: Seconds = Field(
-        description="Without recipes of an earlier warm-up. For the learned plan, estimated from measured steps."
-    )
-    prompt_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
-    decode_padding: PaddingRatio | None = Field(None, description="None without such traffic.")
-
-
-class PlanAdvice(TolerantModel):
-    """A learned plan in the contract's report. It saves at least a third of the warm-up without more padding."""
-
-    now: PlanCost
-    learned: PlanCost
-
-
 class RuntimeFailure(TolerantModel):
     """The failure of a container instance in the contract's report: a stable reason, and a message with the remedy."""
 
@@ -357,7 +339,6 @@ class WarmupReport(TolerantModel):
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
     served: ServedTraffic = ServedTraffic()
     requests: RequestCounts = RequestCounts()
-    advice: PlanAdvice | None = Field(None, description="Only if a learned plan would save enough warm-up.")
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
     releases: Text | None = Field(

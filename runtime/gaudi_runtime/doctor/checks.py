@@ -22,7 +22,6 @@ VLLM = frozenset({EngineName.VLLM})
 VLLM_MEMORY = 2 * 1024**3
 # vLLM 0.30 does not start a worker if less shared memory is free.
 VLLM_SHARED_MEMORY = 240 * 1024**2
-HUGE_PAGE = 2 * 1024**2
 _ANOTHER_IMAGE = "Use the image runtime or runtime-hpu, or build an image from their Dockerfile."
 
 
@@ -208,20 +207,6 @@ def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     return CheckResult("shared memory", CheckState.FAIL, format_bytes(machine.shared_memory), advice, VLLM)
 
 
-def check_huge_pages(machine: MachineFacts, image: ImageFacts) -> CheckResult:
-    """Check how many huge pages of 2 MiB are free."""
-    # Intel's collective communication library pins its buffers in huge pages.
-    free_memory = f"{format_bytes(machine.free_huge_pages * HUGE_PAGE)} free"
-    if not image.bridge:
-        return CheckResult("huge pages", CheckState.OK, f"{free_memory}, not needed on a CPU")
-    if machine.free_huge_pages:
-        return CheckResult("huge pages", CheckState.OK, free_memory)
-    advice = (
-        "Replicas with several cards need huge pages. Set spec.accelerator.hugepages, and vm.nr_hugepages on the node."
-    )
-    return CheckResult("huge pages", CheckState.WARNING, free_memory, advice)
-
-
 def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check how much memory this process may lock."""
     # The driver locks host memory for transfers between the host and the card.
@@ -237,22 +222,6 @@ def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult
         summary,
         "Set the memlock limit of containers to unlimited in the container runtime of the node.",
     )
-
-
-def check_inc(image: ImageFacts) -> CheckResult:
-    """Check whether Intel Neural Compressor, which quantizes models with measured scales, is installed."""
-    if image.inc or not image.bridge:
-        return CheckResult("neural compressor", CheckState.OK, image.inc or "none, not needed on a CPU")
-    advice = "Models with quantization.method: inc cannot start. Use Intel's image, which has neural-compressor-pt."
-    return CheckResult("neural compressor", CheckState.WARNING, "not installed", advice)
-
-
-def check_git(image: ImageFacts) -> CheckResult:
-    """Check whether git is installed, because vLLM's plugin runs git during its start."""
-    if image.git or not image.bridge:
-        return CheckResult("git", CheckState.OK, image.git or "none, not needed on a CPU")
-    advice = "vLLM's plugin runs git to read its revision. This runtime works without git, but other programs may not."
-    return CheckResult("git", CheckState.WARNING, "not installed", advice)
 
 
 def check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
@@ -289,17 +258,6 @@ def check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     )
 
 
-def check_firmware(machine: MachineFacts, image: ImageFacts) -> CheckResult:
-    """Report the firmware of the cards. The check never fails, because no public rule defines the right firmware."""
-    firmware = machine.gaudi.firmware
-    if len(firmware) > 1:
-        advice = "The cards of this node have different firmware. Install the same firmware on all cards."
-        return CheckResult("firmware", CheckState.WARNING, "; ".join(firmware), advice)
-    return CheckResult(
-        "firmware", CheckState.OK, "; ".join(firmware) or ("not known" if image.bridge else "none, no cards")
-    )
-
-
 def check_ports(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check that the network ports between the cards are up."""
     cards = [card for card in machine.gaudi.cards if card.ports]
@@ -317,16 +275,14 @@ def _release_numbers(release: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", release)[:3])
 
 
-IMAGE_CHECKS = (check_torch, check_compiler, check_vllm, check_bridge, check_inc, check_git, check_folders)
+IMAGE_CHECKS = (check_torch, check_compiler, check_vllm, check_bridge, check_folders)
 MACHINE_CHECKS = (
     check_device,
     check_driver,
-    check_firmware,
     check_ports,
     check_processor,
     check_cores,
     check_memory,
     check_shared_memory,
-    check_huge_pages,
     check_locked_memory,
 )

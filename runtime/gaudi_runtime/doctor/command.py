@@ -5,14 +5,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.checks import CheckResult, CheckState, installed_engines, is_healthy, run_checks
+from gaudi_runtime.doctor.checks import CheckResult, installed_engines, is_healthy, run_checks
 from gaudi_runtime.doctor.probes import collect_facts
-
-_STYLES = {CheckState.OK: "green", CheckState.WARNING: "yellow", CheckState.FAIL: "bold red"}
 
 
 def run_doctor(chosen: Collection[EngineName], *, as_json: bool, image_only: bool) -> int:
@@ -23,22 +19,18 @@ def run_doctor(chosen: Collection[EngineName], *, as_json: bool, image_only: boo
     facts = collect_facts(chosen, image_only=image_only)
     engines = frozenset(chosen) or installed_engines(facts.image)
     rows = run_checks(facts, engines)
-    if as_json:
-        typer.echo(render_json(rows, engines))
-    else:
-        print_table(rows, engines, Console())
+    typer.echo(render_json(rows, engines) if as_json else render_table(rows, engines))
     return 0 if is_healthy(rows) else 1
 
 
-def print_table(rows: Sequence[CheckResult], engines: frozenset[EngineName], console: Console) -> None:
-    """Print the rows of the doctor as a table with advice, followed by the overall result."""
-    table = Table("", "topic", "found and advice", box=None, pad_edge=False)
+def render_table(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
+    """Return the rows of the doctor as a table with advice, followed by the overall result."""
+    lines = []
     for row in rows:
-        advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""
-        table.add_row(f"[{_STYLES[row.state]}]{row.state}", row.topic, f"{row.found}{advice}")
-    console.print(table)
+        lines.append(f"{row.state:8} {row.topic:20} {row.found}")
+        lines += [f"{'':29} {row.advice}"] if row.advice else []
     verdict = "all requirements are met." if is_healthy(rows) else "not all requirements are met."
-    console.print(f"Engine {', '.join(sorted(engines))}: {verdict}")
+    return "\n".join([*lines, f"Engine {', '.join(sorted(engines))}: {verdict}"])
 
 
 def render_json(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:

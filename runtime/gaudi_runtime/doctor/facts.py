@@ -18,8 +18,7 @@ class ImageFacts:
     """The software of an image. `bridge` and `plugin` are the versions of Intel's packages, empty if missing.
 
     `any_vllm` is True if the user allows any release of vLLM. `read_only` names the folders that cannot be written.
-    `compiler` is the first line of `g++ --version`. `inc` is the version of Intel Neural Compressor. `git` is the path
-    of git, empty if git is missing.
+    `compiler` is the first line of `g++ --version`.
     """
 
     torch: Package
@@ -30,13 +29,11 @@ class ImageFacts:
     compiler: str
     python_headers: bool
     read_only: tuple[str, ...]
-    inc: str = ""
-    git: str = ""
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """The hardware and limits of a machine. Memory is in bytes, and a huge page has 2 MiB.
+    """The hardware and limits of a machine. Memory is in bytes.
 
     `locked_memory` is None without a limit. `cards` has the name of each Gaudi card that torch detects. `instructions`
     are the processor's instructions by their kernel names; empty on architectures other than x86.
@@ -47,7 +44,6 @@ class MachineFacts:
     cores: int
     memory: int
     shared_memory: int
-    free_huge_pages: int
     locked_memory: int | None
     gaudi: GaudiFacts = field(default_factory=GaudiFacts)
 

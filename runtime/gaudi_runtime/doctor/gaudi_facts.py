@@ -1,4 +1,4 @@
-"""Facts about Gaudi cards from hl-smi and the kernel: the driver, the firmware, and the ports between the cards."""
+"""Facts about Gaudi cards from hl-smi and the kernel: the driver, and the ports between the cards."""
 
 import shutil
 import subprocess
@@ -9,7 +9,6 @@ from pathlib import Path
 TOOL = "hl-smi"
 TOOL_SECONDS = 30
 MODULE = Path("sys/module/habanalabs/version")
-CARDS = "sys/class/accel/accel*/device"
 
 RunCommand = Callable[[Sequence[str]], str]
 """Runs a command and returns its output; empty if it cannot be run or fails."""
@@ -26,15 +25,14 @@ class Card:
 
 @dataclass(frozen=True)
 class GaudiFacts:
-    """The driver, firmware and ports of this machine's cards; empty if neither the kernel nor hl-smi reports them."""
+    """The driver and the ports of this machine's cards; empty if neither the kernel nor hl-smi reports them."""
 
     driver: str = ""
-    firmware: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
 
 
 def read_gaudi_facts(run_tool: "RunCommand | None" = None, root: Path = Path("/")) -> GaudiFacts:
-    """Read the driver, the firmware and the ports of the Gaudi cards.
+    """Read the driver and the ports of the Gaudi cards.
 
     In a container, only hl-smi reports the ports, because the network devices are not visible there.
     """
@@ -43,7 +41,6 @@ def read_gaudi_facts(run_tool: "RunCommand | None" = None, root: Path = Path("/"
     driver_versions = run_tool((TOOL, "-Q", "driver_version", "-f", "csv,noheader")).split()
     return GaudiFacts(
         driver=_read_text(root / MODULE) or next(iter(driver_versions), ""),
-        firmware=tuple(sorted({_read_text(card / "fw_os_ver") for card in root.glob(CARDS)} - {""})),
         cards=tuple(_parse_card(address, run_tool((TOOL, "-n", "link", "-i", address))) for address in addresses),
     )
 

@@ -46,8 +46,6 @@ def collect_facts(chosen: Collection[EngineName], *, image_only: bool) -> Facts:
         compiler=_probe_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         read_only=read_only_folders(os.environ),
-        inc=installed_version("neural-compressor-pt"),
-        git=shutil.which("git") or "",
     )
     return Facts(image, None if image_only else _probe_machine(tuple(trial_result.get("cards", ()))))
 
@@ -92,7 +90,6 @@ def _probe_machine(cards: tuple[str, ...]) -> MachineFacts:
         cores=usable_cores(),
         memory=usable_memory(),
         shared_memory=shared_memory.f_blocks * shared_memory.f_frsize,
-        free_huge_pages=_read_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
         locked_memory=None if soft_limit == resource.RLIM_INFINITY else soft_limit,
         gaudi=read_gaudi_facts(),
     )
@@ -101,7 +98,3 @@ def _probe_machine(cards: tuple[str, ...]) -> MachineFacts:
 def _parse_instructions(cpuinfo: str) -> frozenset[str]:
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
     return frozenset(flags.partition(":")[2].split())
-
-
-def _read_number(file: Path) -> int:
-    return int(file.read_text()) if file.exists() else 0

@@ -29,7 +29,6 @@ class ForecastInputs:
 
     If `quantization` is None, the checkpoint determines the quantization. `device_memory` (bytes) replaces the memory
     of the card. `kv_blocks` replaces the result of the memory split, for example after a measurement.
-    `tokens_follow_length` is True if maxNumBatchedTokens is not set and therefore equals the model length.
     """
 
     policy: BucketPolicy
@@ -43,7 +42,6 @@ class ForecastInputs:
     quantization: QuantizationMethod | None = None
     device_memory: int | None = None
     kv_blocks: int | None = None
-    tokens_follow_length: bool = False
 
     @property
     def captures(self) -> bool:

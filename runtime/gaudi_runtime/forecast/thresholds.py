@@ -1,6 +1,6 @@
 """Comparison of a forecast with the thresholds of the readiness gate: does it fit, and which phases fall short."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_runtime.contract.report import BucketPhase, percent, reaches_percent
@@ -58,13 +58,6 @@ def describe_gate(thresholds: Mapping[BucketPhase, int]) -> str:
         f"captured {minimums}. If fewer graphs fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
         "spec.readiness.onShortfall to ServeAndWarn."
     )
-
-
-def reachable_thresholds(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
-    """Yield each phase with a known number of captured graphs, and the highest threshold that it can reach."""
-    for phase in (forecast.prompt, forecast.decode):
-        if phase and phase.captured_buckets is not None and phase.planned:
-            yield phase, percent(_graph_count(phase, thresholds), phase.planned) or 0
 
 
 def _graph_count(phase: PhaseForecast, thresholds: Thresholds) -> int:

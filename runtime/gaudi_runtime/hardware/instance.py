@@ -64,10 +64,10 @@ class Instance:
                     process.kill()
         await self._process.wait()
 
-    async def wait_until_serving(self, on_report: Callable[[WarmupReport], None]) -> InstanceStart:
+    async def wait_until_serving(self, notify: Callable[[str], None]) -> InstanceStart:
         """Poll the probes, the model port and the report until the instance serves. Return the facts of its start.
 
-        `on_report` is called with every report. Raises InstanceFailed.
+        `notify` is called with each new phase. Raises InstanceFailed.
         """
         start = time.monotonic()
         last_poll_time, poll_count, early_polls = start, 0, []
@@ -80,7 +80,8 @@ class Instance:
             now = time.monotonic()
             if report is not None:
                 poll_count += 1
-                on_report(report)
+                if report.phase not in phase_seconds:
+                    notify(f"{self.name}: {report.phase}, {report.prompt.planned + report.decode.planned} buckets")
                 phase_seconds[report.phase] += now - last_poll_time
                 if report.failure:
                     raise InstanceFailed(
@@ -97,6 +98,7 @@ class Instance:
         del phase_seconds[Phase.SERVING]
         return InstanceStart(
             name=self.name,
+            strategy=self.config.bucketing.strategy,
             polls=poll_count,
             early=tuple(early_polls),
             seconds=now - start,
@@ -120,10 +122,6 @@ class Instance:
             if next_report.served == report.served:
                 return next_report
             report = next_report
-
-    def close_connections(self) -> None:
-        """Send SIGUSR1, like a pod's preStop hook. The instance then closes each connection after its answer."""
-        self._process.send_signal(signal.SIGUSR1)
 
     async def terminate(self) -> int:
         """Send SIGTERM, wait until the running answers are finished, and return the exit code."""

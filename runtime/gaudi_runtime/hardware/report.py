@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from gaudi_runtime.contract.base import TolerantModel
+from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
@@ -41,22 +42,6 @@ class Finding(TolerantModel):
     advice: str = ""
 
 
-class PluginNameCheck(TolerantModel):
-    """A name in vLLM's plugin in the hardware report, and its signature in the installed plugin."""
-
-    owner: str
-    name: str
-    wanted: tuple[str, ...] | None = Field(
-        None, description="The arguments that are passed to a method; none for an attribute."
-    )
-    found: tuple[str, ...] | None = Field(
-        None, description="The parameters of the installed method; none for an attribute."
-    )
-    there: bool
-    fits: bool = Field(description="Whether the name can be used as installed.")
-    needed: bool = Field(description="Whether the engine cannot be driven without this name.")
-
-
 class StartPoll(TolerantModel):
     """One poll of a starting instance in the hardware report.
 
@@ -67,19 +52,6 @@ class StartPoll(TolerantModel):
     ready: bool
     open: bool = Field(description="Whether the model port accepted a connection.")
     phase: Phase
-
-
-class InstanceStart(TolerantModel):
-    """One start in the hardware report, from the start of the process to the first readiness, in seconds."""
-
-    name: str
-    polls: int = Field(description="How often probes, model port and report were polled.")
-    early: tuple[StartPoll, ...] = Field(
-        (), description="Polls in which the instance was ready or open before it served."
-    )
-    seconds: float
-    phases: dict[Phase, float] = Field(default_factory=dict, description="The observed duration of each phase.")
-    report: WarmupReport
 
 
 class TrialTraffic(TolerantModel):
@@ -103,17 +75,19 @@ class TrialTraffic(TolerantModel):
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-class Upgrade(TolerantModel):
-    """An upgrade in the hardware report: one instance replaces another under continuous load."""
+class InstanceStart(TolerantModel):
+    """One start in the hardware report, from the start of the process to the first readiness, in seconds."""
 
-    in_place: bool = Field(
-        description="The old instance ended before the new one started, because there are cards for only one."
+    name: str
+    strategy: Strategy
+    polls: int = Field(description="How often probes, model port and report were polled.")
+    early: tuple[StartPoll, ...] = Field(
+        (), description="Polls in which the instance was ready or open before it served."
     )
-    seconds_without: float = Field(description="How long no instance was open while requests waited.")
-    traffic: TrialTraffic
-    answers_alike: bool | None = Field(
-        None, description="Whether both instances give the same answers to greedy requests."
-    )
+    seconds: float
+    phases: dict[Phase, float] = Field(default_factory=dict, description="The observed duration of each phase.")
+    report: WarmupReport
+    traffic: TrialTraffic | None = Field(None, description="The requests to this instance.")
 
 
 class HardwareReport(TolerantModel):
@@ -126,11 +100,11 @@ class HardwareReport(TolerantModel):
     pair: str = Field(description="The installed versions, and whether this runtime supports them.")
     cards: tuple[str, ...] = ()
     doctor: tuple[Finding, ...] = ()
-    names: tuple[PluginNameCheck, ...] = ()
     config: RuntimeConfig
     starts: tuple[InstanceStart, ...] = ()
-    traffic: TrialTraffic | None = None
-    upgrade: Upgrade | None = None
+    answers_alike: bool | None = Field(
+        None, description="Whether two instances with the same plan give the same answers to greedy requests."
+    )
     ended: str | None = Field(None, description="Why the trial ended early.")
     log: tuple[str, ...] = Field((), description="The last lines of the instance that failed.")
     proofs: tuple[Proof, ...] = ()

@@ -1,4 +1,4 @@
-"""The requests of a hardware trial: prompts of every planned length, one at a time and concurrently."""
+"""The requests of a hardware trial: every planned length and kind of sampling, one at a time and concurrently."""
 
 import asyncio
 import json
@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Self
 
 import httpx
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.hardware.report import TrialTraffic
@@ -25,6 +27,22 @@ COMMON_TOKENS = 200
 """Token ids below this are in every vocabulary."""
 
 Prompt = tuple[int, ...]
+Sampling = Mapping[str, object]
+
+GREEDY: Sampling = {"temperature": 0}
+_RANDOM: Sampling = {"temperature": 1}
+SAMPLINGS: tuple[Sampling, ...] = (
+    GREEDY,
+    _RANDOM,
+    {**_RANDOM, "top_k": 20},
+    {**_RANDOM, "top_p": 0.9},
+    {**_RANDOM, "seed": 7},
+    {**GREEDY, "logprobs": 5},
+    {**GREEDY, "presence_penalty": 0.5},
+    {**_RANDOM, "frequency_penalty": 0.5, "repetition_penalty": 1.2},
+    {**GREEDY, "structured_outputs": {"choice": ["a word", "another word"]}, "ignore_eos": False},
+)
+"""The parameters of requests for each kind of sampling that warm-up prepares."""
 
 
 def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
@@ -51,19 +69,6 @@ def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_bloc
     max_cached_prompts = kv_blocks // math.ceil(longest_tokens / config.limits.block_size)
     max_concurrency = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, max_cached_prompts))
     return sorted({max_concurrency, *(2**power for power in range(max_concurrency.bit_length()))})
-
-
-def select_unsplit_prompts(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
-    """Return the prompts that are not split if `width` of them are sent at the same time; at least the shortest."""
-    limits = config.limits
-    # The later parts of a split prompt have a context, and some plans have no buckets with a context
-    # (docs/internals/planning.md).
-    splits_prompts = config.engine.chunked_prefill and not limits.has_context
-    if width == 1 or not splits_prompts:
-        return list(prompts)
-    # Add one token for each answer that is already running, because this token counts in the same step.
-    unsplit = [prompt for prompt in prompts if width * (len(prompt) + 1) <= limits.max_num_batched_tokens]
-    return unsplit or list(prompts[:1])
 
 
 def _make_prompt(number: int, length: int) -> Prompt:
@@ -101,28 +106,44 @@ def quantile(values: Iterable[float], share: float) -> float | None:
 
 
 class Client:
-    """A client for the requests of a hardware trial: greedy completions, with the container's API key."""
+    """A client for the requests of a hardware trial, with the container's API key."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, config: RuntimeConfig) -> None:
         key = os.environ.get(API_KEY_VARIABLE, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._model, self._http = model, httpx.AsyncClient(timeout=REQUEST_SECONDS, trust_env=False, headers=headers)
+        self._model = config.model.served_names[0]
+        # The simulation has no sampler, and speculative decoding supports only greedy requests.
+        samples = config.engine.name is EngineName.VLLM and not config.limits.draft_tokens
+        self._samplings = SAMPLINGS if samples else (GREEDY,)
+        self._http = httpx.AsyncClient(timeout=REQUEST_SECONDS, trust_env=False, headers=headers)
 
-    async def close(self) -> None:
-        """Close the client's connections."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
+    async def send_rounds(self, url: str, prompts: Sequence[Prompt], levels: Iterable[int]) -> RequestTally:
+        """Send all prompts with each number of concurrent requests, and each kind of sampling in turn."""
+        tally, samplings = RequestTally(), cycle(self._samplings)
+        for level in levels:
+            count = max(len(prompts), len(self._samplings))
+            for start in range(0, count, level):
+                batch = [(prompts[(start + offset) % len(prompts)], next(samplings)) for offset in range(level)]
+                await asyncio.gather(*(self.stream_completion(url, *request, tally) for request in batch))
+        return tally
+
     async def request_completion(self, url: str, prompt: Prompt) -> str:
-        """Request a completion and return its text. Raises httpx.HTTPError."""
-        answer = await self._http.post(f"{url}/v1/completions", json=self._request_body(prompt, stream=False))
+        """Request a greedy completion and return its text. Raises httpx.HTTPError."""
+        answer = await self._http.post(f"{url}/v1/completions", json=self._request_body(prompt, GREEDY, stream=False))
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
 
-    async def stream_completion(self, url: str, prompt: Prompt, tally: RequestTally) -> None:
+    async def stream_completion(self, url: str, prompt: Prompt, sampling: Sampling, tally: RequestTally) -> None:
         """Request a streamed completion and add its result to `tally`."""
         start_time, first_token_seconds, tokens, done = time.monotonic(), 0.0, 0, False
         try:
-            body = self._request_body(prompt, stream=True)
+            body = self._request_body(prompt, sampling, stream=True)
             async with self._http.stream("POST", f"{url}/v1/completions", json=body) as answer:
                 if answer.status_code != httpx.codes.OK:
                     text = (await answer.aread()).decode(errors="replace")
@@ -143,18 +164,8 @@ class Client:
         tally.longest_seconds = max(tally.longest_seconds, time.monotonic() - start_time)
         tally.first_token_seconds.append(first_token_seconds)
 
-    def _request_body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
-        body = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
+    def _request_body(self, prompt: Prompt, sampling: Sampling, *, stream: bool) -> dict[str, object]:
+        body = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "stream": stream}
         # With `ignore_eos`, vLLM generates all requested tokens, even if the model would end earlier. The trial needs
         # requests of fixed shapes.
-        return {**body, "stream": stream, "ignore_eos": True}
-
-
-async def send_rounds(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> RequestTally:
-    """Send requests in rounds. The key of a round is its number of concurrent requests, the value its prompts."""
-    tally = RequestTally()
-    for concurrency, prompts in rounds.items():
-        for start in range(0, len(prompts), concurrency):
-            batch = [prompts[(start + offset) % len(prompts)] for offset in range(concurrency)]
-            await asyncio.gather(*(client.stream_completion(url, prompt, tally) for prompt in batch))
-    return tally
+        return {**body, "ignore_eos": True, **sampling}

@@ -18,8 +18,8 @@ from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.contract.base import spec_spelling
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import Dtype, EngineName, RuntimeConfig
-from gaudi_runtime.knobs.setting_fields import SLICED
-from gaudi_runtime.knobs.values import NO, YES
+from gaudi_runtime.knobs.fields import SLICED
+from gaudi_runtime.knobs.table import NO, YES
 
 SLICING, TILING = "VLLM_HPU_FSDPA_SLICE_ENABLED", "VLLM_HPU_FSDPA_Q_TILE_ENABLE"
 SLICES_FROM = "VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD"

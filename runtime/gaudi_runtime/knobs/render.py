@@ -10,10 +10,16 @@ from pydantic.alias_generators import to_camel
 from gaudi_runtime.contract.config import EngineConfig, RuntimeConfig
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import argument_errors, setting_errors
-from gaudi_runtime.knobs.fields import Value, field_values
-from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS
-from gaudi_runtime.knobs.table import Knob, KnobKind, active_readers, knobs, unmet_need
-from gaudi_runtime.knobs.values import FLAG, to_engine_value
+from gaudi_runtime.knobs.fields import SETTING_FIELDS, Value, field_values
+from gaudi_runtime.knobs.table import (
+    FLAG,
+    Knob,
+    KnobKind,
+    active_readers,
+    knobs,
+    to_engine_value,
+    unmet_need,
+)
 
 # vLLM declares these arguments with nargs="+". In the form `--name=value`, argparse would accept only one value.
 SEVERAL_WORDS = ("--served-model-name", "--lora-modules")

@@ -16,14 +16,11 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_con
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.knobs.ranges import LONG_MODEL_LEN, ignored_settings
+from gaudi_runtime.knobs.check import LONG_MODEL_LEN, ignored_settings
 from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.planning.coverage import count_steps_up_to, coverage_levels
 from gaudi_runtime.planning.ranges import Dimensions, next_multiple, plan_values
 from gaudi_runtime.planning.speculative import add_verification_buckets
-
-# The optimal search takes at least as long as a plan with this many candidates, whatever number of buckets it finds.
-OPTIMAL_CANDIDATES = 20_000
 
 
 def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
@@ -58,21 +55,6 @@ def _plan_by_strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks
         case Strategy.OPTIMAL:
             return _optimal_plan(policy, limits, blocks, warnings)
     return plan_of_ranges(policy, limits, blocks, warnings)
-
-
-def count_candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
-    """Estimate the number of candidate buckets that make_plan() tries, as a measure of its work."""
-    if policy.strategy is Strategy.OPTIMAL:
-        return OPTIMAL_CANDIDATES
-    if policy.strategy is Strategy.FILE:
-        return len(policy.file or "")
-    try:
-        values = plan_values(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
-    except PlanImpossible:
-        return 0
-    prompt_count = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
-    decode_count = len(values.decode_batch) * len(values.decode_blocks)
-    return sum(count for count in (prompt_count, decode_count) if count <= MAX_CANDIDATES)
 
 
 def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:

@@ -38,8 +38,6 @@ class ReportBoard:
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
         self.buckets = BucketBoard()
         """The state of each bucket. The report has only the counts."""
-        self.on_phase: Callable[[WarmupReport], None] = lambda _: None
-        """Called with the first report of each phase, from any thread."""
         self._pinned_fields: dict[str, Any] = {}
         self._started = self._last_progress = self._eta_set_at = clock()
         self._announced_sequence = 1
@@ -66,8 +64,6 @@ class ReportBoard:
             )
             report = self._report
         urgent = report.phase is not previous.phase
-        if urgent:
-            self.on_phase(report)
         # Updates come from the worker thread, but only the event loop may use the event and its timer.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 

@@ -8,5 +8,4 @@ job          the common state of the stages
 estimate     the time of the remaining steps, estimated from measured steps
 journal      the compiled buckets, stored on disk for the next start
 progress     publishes every step on the report board and in the log
-spans        the interface of the spans that traces record; tracing/ implements it
 """

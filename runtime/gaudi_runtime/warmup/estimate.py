@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
-from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import WireModel
 from gaudi_runtime.contract.report import BucketPhase
 
 
@@ -91,38 +89,6 @@ def _remaining_seconds(kind: Work) -> float:
     return fixed_seconds * kind.remaining + seconds_per_weight * kind.remaining_weight
 
 
-class StepPace(WireModel):
-    """The estimated time of a bucket's warm-up step: fixed seconds, and seconds per unit of the bucket's weight."""
-
-    fixed: float
-    per_weight: float
-
-    def plus(self, other: "StepPace") -> "StepPace":
-        """Return the pace of a bucket that needs both steps."""
-        return StepPace(fixed=self.fixed + other.fixed, per_weight=self.per_weight + other.per_weight)
-
-
-class Pace(WireModel):
-    """The time of this warm-up without cached recipes, and the pace of one bucket of each phase.
-
-    `other_seconds` is the time outside the steps of buckets.
-    """
-
-    seconds: float
-    other_seconds: float
-    prompt: StepPace
-    decode: StepPace
-
-    def seconds_of(self, plan: BucketPlan, block_size: int) -> float:
-        """Estimate the seconds of a whole warm-up with another plan. `block_size` is in tokens per KV block."""
-        seconds = self.other_seconds
-        for phase, pace in ((BucketPhase.PROMPT, self.prompt), (BucketPhase.DECODE, self.decode)):
-            buckets = plan.buckets_of(phase)
-            total_weight = sum(bucket_weight(phase, bucket, block_size) for bucket in buckets)
-            seconds += pace.fixed * len(buckets) + pace.per_weight * total_weight
-        return seconds
-
-
 class Estimate:
     """The estimate of one warm-up: measured times and remaining steps, per kind and phase.
 
@@ -172,26 +138,6 @@ class Estimate:
             return None
         fixed_seconds, seconds_per_weight = samples.fit_line()
         return fixed_seconds + seconds_per_weight * self._weigh(phase, bucket)
-
-    def pace(self, kinds: Iterable[StepKind], seconds: float, other_seconds: float) -> Pace | None:
-        """Return the pace of a bucket that needs one step of each of these kinds; None if no step was measured.
-
-        The warm-up took `seconds`. This includes `other_seconds` outside the steps of buckets.
-        """
-        measured = [work.samples for work in self._work.values() if work.samples.count]
-        if not measured:
-            return None
-        # If no step of a kind was measured, its steps are assumed to take the mean time of all measured steps, as in
-        # `eta_seconds`.
-        mean_seconds = sum(samples.total_seconds for samples in measured) / sum(samples.count for samples in measured)
-        paces = {phase: StepPace(fixed=0, per_weight=0) for phase in BucketPhase}
-        for kind in kinds:
-            for phase, pace in paces.items():
-                samples = self._work[kind, phase].samples
-                fixed_seconds, seconds_per_weight = samples.fit_line() if samples.count else (mean_seconds, 0.0)
-                paces[phase] = pace.plus(StepPace(fixed=fixed_seconds, per_weight=seconds_per_weight))
-        prompt, decode = (paces[phase] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
-        return Pace(seconds=max(0.0, seconds), other_seconds=max(0.0, other_seconds), prompt=prompt, decode=decode)
 
     def _change_remaining(self, steps: Iterable[Step], sign: int) -> None:
         for kind, phase, bucket in steps:

@@ -1,8 +1,8 @@
-"""The common state of all stages of one warm-up, and the measured seconds of its steps."""
+"""The common state of all stages of one warm-up."""
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -13,15 +13,6 @@ from gaudi_runtime.warmup.estimate import Estimate, Step
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.progress import Progress
 from gaudi_runtime.warmup.schedule import TimeBudget
-from gaudi_runtime.warmup.spans import WarmupSpans
-
-
-@dataclass
-class SpentSeconds:
-    """The seconds of the executed steps, and the compile seconds that cached recipes saved."""
-
-    step_seconds: float = 0.0
-    saved_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,8 +29,6 @@ class Job:
     journal: Journal
     estimate: Estimate
     progress: Progress
-    spans: WarmupSpans
-    spent: SpentSeconds = field(default_factory=SpentSeconds)
 
     def record_progress(self) -> None:
         """Restart the stall clock. Raises Stopped after a SIGTERM."""
@@ -48,7 +37,5 @@ class Job:
 
     def record_seconds(self, step: Step, seconds: float) -> None:
         """Record the seconds of a step."""
-        self.spent.step_seconds += seconds
-        self.spent.saved_seconds += self.journal.recipes.saved_seconds(step, seconds)
         self.estimate.record_seconds(step, seconds)
         self.journal.write(step, seconds)

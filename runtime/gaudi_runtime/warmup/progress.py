@@ -25,7 +25,6 @@ from gaudi_runtime.contract.report import (
 from gaudi_runtime.memory_split import DeviceMemorySplit, GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import format_bytes
-from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -87,10 +86,8 @@ def finished_line(seconds: float, graph_bytes: int) -> str:
 class Progress:
     """The publisher of every step of one warm-up, on the report board and in the log."""
 
-    def __init__(
-        self, board: ReportBoard, plan: BucketPlan, preparation: Preparation, spans: WarmupSpans = NO_SPANS
-    ) -> None:
-        self._board, self._plan, self._spans = board, plan, spans
+    def __init__(self, board: ReportBoard, plan: BucketPlan, preparation: Preparation) -> None:
+        self._board, self._plan = board, plan
         self._captured_state = BucketState.EXECUTED if preparation is Preparation.EXECUTION else BucketState.CAPTURED
         self._phases = {
             phase: PhaseProgress(planned=len(plan.buckets_of(phase)), preparation=preparation) for phase in BucketPhase
@@ -145,7 +142,6 @@ class Progress:
     def publish_skipped(self, buckets: Sequence[SkippedBucket]) -> None:
         """Publish that these buckets are left out. They are cold, or compiled without a graph."""
         self._board.buckets.record_skipped(buckets)
-        self._spans.record_skipped(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets

@@ -22,7 +22,7 @@ from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import plan_without_cold
-from gaudi_runtime.warmup.estimate import Estimate, Pace, Step, StepKind
+from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
 from gaudi_runtime.warmup.job import Job
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
@@ -36,7 +36,6 @@ from gaudi_runtime.warmup.schedule import (
     compile_steps,
     sampler_batch_sizes,
 )
-from gaudi_runtime.warmup.spans import NO_SPANS, WarmupSpans
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -61,9 +60,8 @@ def warm_up(
     board: ReportBoard,
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
-    spans: WarmupSpans = NO_SPANS,
-) -> Pace | None:
-    """Run the whole warm-up of an engine. Return its pace without cached recipes if steps were measured.
+) -> None:
+    """Run the whole warm-up of an engine.
 
     `stop` is checked between steps, because a compilation cannot be interrupted. `split` and `kv_blocks` describe the
     allocated KV cache. `clock` returns monotonic seconds. Raises Stopped.
@@ -80,16 +78,12 @@ def warm_up(
         time_budget=TimeBudget(config.warmup.time_budget_seconds, clock),
         journal=Journal(recipe_folder, engine.recipe_key()),
         estimate=Estimate(config.limits.block_size),
-        progress=Progress(board, plan, preparation_of(config.engine.execution_mode, captures=captures_graphs), spans),
-        spans=spans,
+        progress=Progress(board, plan, preparation_of(config.engine.execution_mode, captures=captures_graphs)),
     )
     try:
         _run_stages(job, split, kv_blocks)
     finally:
         job.journal.close()
-    kinds = (StepKind.COMPILE, StepKind.CAPTURE) if captures_graphs else (StepKind.COMPILE,)
-    elapsed_seconds = job.time_budget.elapsed_seconds()
-    return job.estimate.pace(kinds, elapsed_seconds + job.spent.saved_seconds, elapsed_seconds - job.spent.step_seconds)
 
 
 def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
@@ -159,9 +153,7 @@ def _warm_vision(job: Job) -> None:
         free_bytes = job.engine.memory().free
         job.progress.publish_vision_running(bucket, position, free_bytes)
         try:
-            with job.spans.vision_span(bucket, free_bytes) as figures:
-                figures["device_bytes"] = cast("SupportsVision", job.engine).warm_vision(bucket)
-            job.progress.publish_vision_warm(figures["device_bytes"])
+            job.progress.publish_vision_warm(cast("SupportsVision", job.engine).warm_vision(bucket))
             warmed_buckets.append(bucket)
         except ShapeRefused as error:
             job.progress.publish_vision_skipped([bucket], str(error))
@@ -232,8 +224,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     job.progress.publish_compiling(phase, bucket, position, free_bytes, forecast)
     started = job.clock()
     try:
-        with job.spans.step_span(step, forecast, free_bytes):
-            job.engine.warm(phase, bucket)
+        job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         # The next bucket is still tried, because it may be smaller and fit into the memory.
         return _make_skipped(phase, bucket, f"the device ran out of memory while this bucket was compiled: {error}")
@@ -365,9 +356,7 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     free_bytes, forecast = job.engine.memory().free, job.estimate.forecast(timed_step)
     job.progress.publish_capturing(step.phase, step.bucket, step.position, free_bytes, forecast)
     try:
-        with job.spans.step_span(timed_step, forecast, free_bytes) as figures:
-            figures["graph_bytes"] = job.engine.capture(step.phase, step.bucket)
-        phase_budget.record_captured(figures["graph_bytes"])
+        phase_budget.record_captured(job.engine.capture(step.phase, step.bucket))
     except DeviceOutOfMemory as error:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
         phase_budget.record_out_of_memory(str(error))

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.network import ServiceType
-from gaudi_operator.core.children.network_objects import network_policy, service, service_account
-from gaudi_operator.core.children.scaling_objects import horizontal_pod_autoscaler, pod_disruption_budget
+from gaudi_operator.core.children.workloads import (
+    horizontal_pod_autoscaler,
+    network_policy,
+    pod_disruption_budget,
+    service,
+    service_account,
+)
 from gaudi_operator.core.names import NAME_LABEL
 from tests.support.builders import Object, merged
 from tests.support.policy_evaluation import messages

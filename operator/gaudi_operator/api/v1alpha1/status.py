@@ -74,13 +74,6 @@ class PlanBasis(StrEnum):
     MEASURED = "Measured"
 
 
-class PlanAdvice(ApiModel):
-    """Plan learned from the traffic of a pod. The plan saves at least a third of the warm-up without more padding."""
-
-    pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod that compared the two plans.")
-    message: Text = Field(description="What the learned plan saves, and the command that applies it.")
-
-
 class PlanState(ApiModel):
     """Status of the plan of the spec, as a pod has reported it. Absent before the first report."""
 
@@ -114,9 +107,6 @@ class PlanState(ApiModel):
     prompt_gaps: Count = Field(0, description="Number of ranges of prompt batches without a bucket.")
     decode_gaps: Count = Field(0, description="Number of ranges of decode batches without a bucket.")
     source: Text | None = Field(None, description="Pod that the figures come from.")
-    advice: PlanAdvice | None = Field(
-        None, description="Better plan for the traffic of a pod. Absent if no plan saves a third of the warm-up."
-    )
 
 
 class WarmupProgress(ApiModel):

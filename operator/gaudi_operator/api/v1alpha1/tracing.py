@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Percent
 from gaudi_operator.api.schema_keywords import Rule, rules_keyword
-from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, traces_endpoint
+from gaudi_runtime.trace_collector import GRPC, HTTP, Collector, traces_endpoint
 
 GRPC_PORT = 4317
 """The port of OTLP over gRPC."""
@@ -42,17 +42,17 @@ class OtlpProtocol(StrEnum):
 
 
 class Tracing(ApiModel):
-    """OpenTelemetry traces of requests. Pods send traces only if the class or the installation names a receiver."""
+    """OpenTelemetry traces of engine vllm. Pods send traces only if the class or the installation names a receiver."""
 
     sampling_percent: Percent | None = Field(
         None,
         description="Share of requests that are traced, in percent, unless the caller has decided. When left out: the"
-        " share of the class or of the installation. Every start is traced.",
+        " share of the class or of the installation.",
     )
 
 
 class TraceReceiver(ApiModel):
-    """OTLP receiver of traces of requests and of pod starts. A start has a span for each stage and bucket."""
+    """OTLP receiver of the traces of engine vllm: of its requests and of its start."""
 
     endpoint: OtlpAddress = Field(
         description="Address of an OTLP receiver, such as http://otel-collector.monitoring:4317. For HTTP, /v1/traces"

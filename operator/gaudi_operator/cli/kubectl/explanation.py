@@ -128,9 +128,8 @@ def _explain_ready(status: GaudiInferenceStatus, ready: Condition, identity: Map
         for condition in status.conditions
         if condition.status not in (_GOOD_STATUS.get(condition.type, condition.status), ConditionStatus.UNKNOWN)
     ]
-    advice = status.plan.advice if status.plan else None
     evidence = [f"{problem.type}: {problem.reason}: {problem.message}" for problem in problems]
-    # A model that has no known problem may still be slow. The learned plan then shows what other buckets would save.
+    # A model that has no known problem may still be slow. A learned plan then shows what other buckets would save.
     commands = [command for problem in problems for command in _commands_of(problem)] or [
         *NEXT.get(ready.reason, (LEARN,))
     ]
@@ -138,7 +137,7 @@ def _explain_ready(status: GaudiInferenceStatus, ready: Condition, identity: Map
         ready=True,
         reason=make_one_line(ready.reason),
         sentence=make_one_line(ready.message),
-        evidence=tuple(map(make_one_line, [*evidence, *([advice.message] if advice else [])])),
+        evidence=tuple(map(make_one_line, evidence)),
         next=_next_commands(commands, (), identity),
     )
 

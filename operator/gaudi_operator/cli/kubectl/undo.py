@@ -21,8 +21,7 @@ from gaudi_operator.cli.kubectl.rollout import (
 from gaudi_operator.core.inference import read_inference, read_status
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.inputs import read_inputs, revision_inputs
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision import Revision, read_inputs, revision_inputs
 
 _RESTARTED = "restartedAt"
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}

@@ -13,21 +13,18 @@ from gaudi_operator.cli.plan.forecast_target import forecast_target
 from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.validation_hints import validation_hints
 from gaudi_operator.cli.plan.verdict import DeploymentForecast
-from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
-from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import check_attention_slicing, plan_hints, policy_check
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.gate.thresholds import why_unreachable
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
-from gaudi_operator.core.rendering.execution_mode import captures_graphs
+from gaudi_operator.core.rendering.runtime_config import captures_graphs
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.errors import ConfigError, PlanImpossible, Problem, UnsupportedModel
-from gaudi_runtime.forecast.advice import advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
 from gaudi_runtime.forecast.result import Forecast
@@ -49,18 +46,13 @@ def forecast_deployment(document: PlanDocument, card: str | None, model: str | N
     inputs, thresholds = forecast_inputs_of(document), _required_thresholds(document)
     shape, selected_card = select_model_shape(document, model), select_card(document, card)
     result = forecast(inputs, shape, selected_card)
-    serves_anyway = _serves_anyway(document)
-    # Thresholds of 0 give only advice about memory. Advice about graphs does not help if the model does not fit into
-    # memory.
-    advice_thresholds = Thresholds(0, 0) if result.problems or serves_anyway else thresholds
     return DeploymentForecast(
         forecast=result,
         shortfalls=shortfalls(result, thresholds),
         shortfalls_certain=not fits(result, replace(thresholds, at_best=True)),
         uncheckable_thresholds=uncheckable_thresholds(result, thresholds),
-        serves_anyway=serves_anyway,
+        serves_anyway=_serves_anyway(document),
         plan_figures=_plan_figures(result, inputs),
-        advice=advise(inputs, shape, selected_card, advice_thresholds) if shape else (),
         hints=(*document.manifest_warnings, *_hints(document)),
         config=document.config,
         refusal=_find_violation(document.inference, document.config) if document.inference else None,
@@ -109,12 +101,7 @@ def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | 
 
 def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
-    inference = document.inference
-    return replace(
-        inputs_from_config(document.config),
-        kv_blocks=document.kv_blocks,
-        tokens_follow_length=inference is not None and inference.spec.engine.max_num_batched_tokens is None,
-    )
+    return replace(inputs_from_config(document.config), kv_blocks=document.kv_blocks)
 
 
 def _required_thresholds(document: PlanDocument) -> Thresholds:

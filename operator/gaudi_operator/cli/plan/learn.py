@@ -17,13 +17,12 @@ from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_co
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import spec_spelling
-from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
+from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.learning.comparison import learned_policy
 from gaudi_runtime.planning.optimal.cost import PlanScore, score_plan, typical_cost
 from gaudi_runtime.planning.planner import make_plan
-from gaudi_runtime.traffic.histogram import Traffic, Weights, parse_traffic
+from gaudi_runtime.traffic.histogram import Traffic, Weights, format_traffic, parse_traffic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,6 +98,19 @@ def learn_plan(
         learned_scores={phase: score_plan(plan, phase, traffic, cost) for phase in BucketPhase},
         warnings=(*document.warnings, *plan.warnings, *_budget_warnings(document, budget)),
     )
+
+
+def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
+    """Return `policy` with strategy `Optimal` and this traffic, within `budget` if it is set.
+
+    Raises ConfigError if the traffic is too long for a policy.
+    """
+    text = format_traffic(traffic)
+    if len(text) > MOST_TEXT:
+        raise ConfigError(f"the traffic takes more than {MOST_TEXT} bytes, even with rounded sizes")
+    settings = budget or policy.optimal or OptimalSettings()
+    optimal_settings = settings.model_copy(update={"traffic": text})
+    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal_settings, "file": None})
 
 
 def read_traffic_texts(texts: Iterable[tuple[str, str]]) -> Traffic:

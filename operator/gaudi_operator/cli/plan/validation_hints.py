@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_vllm_on_card
+from gaudi_operator.core.rendering.runtime_config import execution_mode, runs_vllm_on_card
 from gaudi_runtime.catalog.models.validated import ValidatedModel, last_supporting_release, validations_by_card
 from gaudi_runtime.contract.config import Dtype, ExecutionMode, QuantizationMethod
 

@@ -15,7 +15,6 @@ from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Change
 from gaudi_runtime.forecast.result import Forecast, Reason
 from gaudi_runtime.forecast.thresholds import describe_gate
 
@@ -54,6 +53,13 @@ NAME_THE_MODEL = (
 )
 UNKNOWN_SHAPE = "The model's shape is unknown, so the memory that it needs is unknown too."
 UNKNOWN_MEMORY = "The memory of the card is unknown. Give accelerator.deviceMemory, or a described card with --card."
+SERVE_ANYWAY = "set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit"
+_REMEDIES: Mapping[str, tuple[str, ...]] = {
+    Reason.WEIGHTS_TOO_LARGE: ("raise parallelism.tensor", "use a card with more memory"),
+    Reason.NO_KV_BLOCK: ("raise parallelism.tensor", "raise engine.deviceMemoryUtilizationPercent"),
+    Reason.SEQUENCE_TOO_LONG: ("lower model.maxModelLen", "raise parallelism.tensor"),
+    Reason.GRAPHS_MISSING: ("raise warmup.graphMemoryPercent", SERVE_ANYWAY),
+}
 SERVES_ANYWAY = (
     "The number of graphs that fit is unknown until the first pod has measured them. Pods serve with the graphs that "
     "fit, because spec.readiness.onShortfall is ServeAndWarn."
@@ -62,7 +68,7 @@ SERVES_ANYWAY = (
 
 @dataclass(frozen=True)
 class DeploymentForecast:
-    """The forecast of a deployment with its verdict, its problems, and the smallest changes that would help.
+    """The forecast of a deployment with its verdict and its problems.
 
     `shortfalls_certain` is False if the missing graphs would fit with the lowest estimate of graph bytes.
     `uncheckable_thresholds` are the thresholds that cannot be judged before a pod has measured its graphs.
@@ -78,7 +84,6 @@ class DeploymentForecast:
     uncheckable_thresholds: Mapping[BucketPhase, int]
     serves_anyway: bool
     plan_figures: PlanFigures | None
-    advice: tuple[Change, ...]
     hints: tuple[str, ...] = ()
     refusal: Problem | None = None
     measured_plan: PlanState | None = None
@@ -131,15 +136,15 @@ class DeploymentForecast:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The remedies, the preferred one first; empty if no change is needed. Any single remedy is sufficient."""
-        if self.advice or self.problems:
-            return tuple(change.text for change in self.advice)
+        """The settings to change for the first reason, the preferred one first; empty if none is known."""
+        if self.problems:
+            return _REMEDIES.get(self.problems[0].reason, ())
         if self.forecast.model is None:
             return (NAME_THE_MODEL,)
         if self.serves_anyway or not self.uncheckable_thresholds:
             return ()
         fields = " and ".join(f"readiness.minCaptured{phase.title()}Percent" for phase in self.uncheckable_thresholds)
-        return (SERVE_ANYWAY.text, f"lower {fields} to 0: a pod then serves before its graphs are captured")
+        return (SERVE_ANYWAY, f"lower {fields} to 0: a pod then serves before its graphs are captured")
 
     @property
     def warnings(self) -> tuple[str, ...]:

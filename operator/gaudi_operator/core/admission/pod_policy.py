@@ -1,23 +1,196 @@
-"""The rules for the revisions and children of a resource: folders of nodes that the installation allows, and limits.
+"""The rules for the revisions and children of a resource: its class, and folders of nodes.
+
+The rules for the revisions and children of a resource: folders of nodes that the installation allows, and limits.
 
 The rules apply to every revision that is about to run: new, rolled back to, or scaled up. The API server checks
 the fields of the pods (charts/gaudi-operator/templates/operator-policy.yaml).
+
+The limits of a GaudiInferenceClass, checked on what the operator renders (docs/how-to/classes.md).
+
+Each row of LIMITS and PERMISSIONS is one rule: a limit of the class, the values that the limit applies to, and the
+comparison. The values come from the inputs and pod templates of a revision, and from the rendered Service,
+NetworkPolicy and PVC. They therefore include the defaults of the class and of the installation.
+
+A setting of PERMISSIONS affects more than the namespace of its resource. Such a setting is refused unless a class
+allows it, even without a class and under `enforcement: Warn` (docs/how-to/pods.md, What a class must allow).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
+from posixpath import normpath
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
-from gaudi_operator.core.admission.limited_values import Rendered, host_paths
-from gaudi_operator.core.admission.limits import find_problem, is_path_inside
-from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
+from gaudi_operator.core.admission import limited_values as values
+from gaudi_operator.core.admission.limited_values import Rendered, Value, host_paths
+from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, ResolvedClass
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import AllowedHostPath
+from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.scale_step import resolve_pod_count
 from gaudi_runtime.errors import Problem
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A value that a class does not allow. `kind` is the kind of the child with this value, or None for pods."""
+
+    message: str
+    kind: str | None = None
+
+
+def limit_violations(rendered: Rendered, limits: ClassLimits) -> Iterator[Violation]:
+    """Yield the values that exceed a limit which the class sets."""
+    return _violations(LIMITS, rendered, limits)
+
+
+def find_violations(rendered: Rendered, platform: ResolvedClass) -> Iterator[Violation]:
+    """Yield the values that the operator refuses: those beyond enforced limits, and those without a permission."""
+    yield from limit_violations(rendered, platform.enforced_limits)
+    yield from _violations(PERMISSIONS, rendered, platform.limits)
+
+
+def find_problem(rendered: Rendered, platform: ResolvedClass) -> Problem | None:
+    """Return the problem of the first value that the operator refuses, or None."""
+    violation = next(find_violations(rendered, platform), None)
+    if violation is None:
+        return None
+    if platform.spec is None:
+        return Problem("NeedsClass", f"{violation.message}. Remove the setting, or use a class that allows it.")
+    return Problem(
+        FORBIDDEN,
+        f"{violation.message}, a limit of class {platform.name}. Change the field, or use another class.",
+    )
+
+
+Comparison = Callable[[Any, Any], tuple[str, str] | None]
+"""A function of (limit, value) that returns (fault, allowed values), or None if the value is allowed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rule: the name of a limit, the values that it applies to, the comparison, and the kind of the child."""
+
+    limit: str
+    find_values: Callable[[Rendered], Iterable[Value]]
+    compare: Comparison
+    kind: str | None = None
+
+
+def _violations(rows: Iterable[Row], rendered: Rendered, limits: ClassLimits) -> Iterator[Violation]:
+    for row in rows:
+        limit, name = getattr(limits, row.limit), ClassLimits.model_fields[row.limit].alias
+        # The templates of a leader and its workers have the same values. Report each value once.
+        for value in {value.field: value for value in row.find_values(rendered)}.values():
+            if fault := row.compare(limit, value.value):
+                yield Violation(f"{value.field} {fault[0]} (limits.{name}{fault[1]})", row.kind)
+
+
+def _one_of(matches: Callable[[Any, Any], bool]) -> Comparison:
+    """Return a comparison that allows values which match an entry of a list. Without a list, all are allowed."""
+
+    def compare(allowed: Sequence[Any] | None, value: Any) -> tuple[str, str] | None:
+        if allowed is None or any(matches(value, entry) for entry in allowed):
+            return None
+        return "is not an allowed value", f": {', '.join(allowed) or 'none'}"
+
+    return compare
+
+
+def _listed(matches: Callable[[Any, Any], bool], effect: str) -> Comparison:
+    """Return a comparison that allows only values which match an entry of a list. `effect` says why."""
+    return lambda allowed, value: None if any(matches(value, entry) for entry in allowed or ()) else (effect, "")
+
+
+def _at_most(limit: Any, value: Any) -> tuple[str, str] | None:
+    within = limit is None or parse_quantity(str(value)) <= parse_quantity(str(limit))
+    return None if within else (f"is above {limit}", "")
+
+
+def _allowed(effect: str) -> Comparison:
+    """Return a comparison that allows values only if the limit is true."""
+    return lambda allowed, _: None if allowed else (effect, "")
+
+
+def _contains_labels(required: Mapping[str, str], labels: Mapping[str, str]) -> tuple[str, str] | None:
+    missing = (f'{key}: "{value}"' for key, value in required.items() if labels.get(key) != value)
+    fault = next(missing, None)
+    return (f"must contain {fault}", "") if fault else None
+
+
+def has_image_prefix(image: str, prefix: str) -> bool:
+    """Return True if an image name begins with `prefix`, and the prefix ends between two parts of the name."""
+    rest = image.removeprefix(prefix)
+    return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
+
+
+def is_path_inside(path: str, prefix: str) -> bool:
+    """Return True if a folder of a pod is `prefix` or inside it. A path with `..` always returns False."""
+    if not path.startswith("/") or ".." in path.split("/"):
+        return False
+    # POSIX gives two leading slashes a special meaning, so normpath keeps them. Reduce them to one slash.
+    folder, parent = ("/" + normpath(raw_path).lstrip("/") for raw_path in (path, prefix))
+    return folder == parent or folder.startswith(f"{parent.rstrip('/')}/")
+
+
+def matches_name_pattern(variable: str, pattern: str) -> bool:
+    """Return True if a variable's name equals `pattern`. A `*` at the end of the pattern matches any rest."""
+    return variable.startswith(pattern[:-1]) if pattern.endswith("*") else variable == pattern
+
+
+LIMITS = (
+    Row("images", values.images, _one_of(has_image_prefix)),
+    Row("host_paths", values.host_paths, _one_of(is_path_inside)),
+    Row("priority_classes", values.names("priorityClassName"), _one_of(eq)),
+    Row("runtime_classes", values.names("runtimeClassName"), _one_of(eq)),
+    Row("service_accounts", values.service_accounts, _one_of(eq)),
+    Row("node_selector", values.node_selectors, _contains_labels),
+    Row("tolerations", values.toleration_keys, _one_of(eq)),
+    Row("annotation_prefixes", values.annotations, _one_of(str.startswith)),
+    Row("environment_variables", values.variables, _one_of(matches_name_pattern)),
+    Row("extra_arguments", values.arguments, _one_of(eq)),
+    Row("trust_remote_code", values.remote_code, _allowed("is not allowed")),
+    Row("model_sources", values.model_sources, _one_of(eq)),
+    Row("api_key_required", values.missing_api_key, lambda required, _: ("must be set", "") if required else None),
+    Row("max_stall_timeout_seconds", values.stall_timeouts, _at_most),
+    Row("max_replicas", values.replicas, _at_most),
+    Row("max_cards", values.cards, _at_most),
+    Row(
+        "max_cards",
+        values.claim_templates,
+        lambda limit, _: None if limit is None else ("may request any number of cards", ""),
+    ),
+    Row("service_types", values.service_types, _one_of(eq), "Service"),
+    Row("service_annotation_prefixes", values.service_annotations, _one_of(str.startswith), "Service"),
+    Row("max_recipe_cache_size", values.recipe_sizes, _at_most, "PersistentVolumeClaim"),
+    Row("max_surge", values.surges, _at_most),
+)
+
+PERMISSIONS = (
+    Row(
+        "annotation_prefixes",
+        values.controlling_annotations,
+        _listed(str.startswith, "controls how the pod runs or connects"),
+    ),
+    Row(
+        "priority_classes",
+        values.system_priorities,
+        _listed(eq, "is reserved for the cluster, whose components it could evict"),
+    ),
+    Row("tolerations", values.control_plane_keys, _listed(eq, "allows nodes of the control plane")),
+    Row(
+        "environment_variables",
+        values.unsafe_variables,
+        _listed(matches_name_pattern, "loads code or selects cards"),
+    ),
+    Row(
+        "allow_all_clients", values.open_access, _allowed("lets every namespace reach the model port"), "NetworkPolicy"
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,20 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.network import PUBLISHED, AccessFrom, ServiceType
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.admission.engine_settings import check_engine_settings
-from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks, min_device_memory
+from gaudi_operator.core.admission.engine_settings import (
+    check_engine_settings,
+    check_speculation,
+    max_kv_blocks,
+    min_device_memory,
+)
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.speculation import check_speculation
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
 from gaudi_operator.core.rendering.container import resolve_image
-from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
+from gaudi_operator.core.rendering.runtime_config import runs_on_cpu
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, Problem

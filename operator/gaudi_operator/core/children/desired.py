@@ -1,48 +1,118 @@
-"""The desired children of a resource, and their writes and deletions in order.
+"""The desired children of a resource, their garbage, and their writes and deletions in order.
+
+The desired children of a resource, and their writes and deletions in order.
 
 ControllerRevisions are written first, so that no rendered template or failure is lost. A workload is written after the
 objects that its pods mount. A new workload precedes the others. If the API server refuses its pod template, no other
 workload has been scaled down for it. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the
 spec requests it or a running revision mounts it. The PVC is written last.
+
+Garbage among the children: unused workloads, old revisions, and ConfigMaps that no pod reads.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.network import NetworkAccess, ServiceType
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
-from gaudi_operator.core.actions import Action, Apply
-from gaudi_operator.core.admission.limits import find_violations
-from gaudi_operator.core.admission.pod_policy import render_limited
+from gaudi_operator.core.actions import Action, Apply, Delete
+from gaudi_operator.core.admission.pod_policy import find_violations, render_limited
 from gaudi_operator.core.blocks import read_objects, read_text
 from gaudi_operator.core.children.drift import drifted_field
-from gaudi_operator.core.children.garbage import delete_child, find_garbage, unread_config_maps
-from gaudi_operator.core.children.network_objects import network_policy, service, service_account
-from gaudi_operator.core.children.scaling_objects import (
-    horizontal_pod_autoscaler,
-    pod_disruption_budget,
-    scale_down_window,
-)
 from gaudi_operator.core.children.workloads import (
     controller_revision,
+    horizontal_pod_autoscaler,
     leader_worker_set,
+    network_policy,
+    pod_disruption_budget,
     replica_set,
     rollout_annotations,
+    scale_down_window,
+    service,
+    service_account,
 )
 from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
+from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.view import ENDED
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
+from gaudi_operator.core.rendering.pod_volumes import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.rollout.live_workloads import live_workloads, revisions_with_workloads, running_revisions
-from gaudi_operator.core.rollout.replicas import PlannedReplicas, count_ending_pods, spec_replicas_by_revision
+from gaudi_operator.core.rollout.replicas import (
+    PlannedReplicas,
+    count_ending_pods,
+    full_replicas,
+    live_workloads,
+    revision_of,
+    revisions_with_workloads,
+    running_revisions,
+    spec_replicas_by_revision,
+)
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import hash_texts
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """The deletions of unused workloads and ControllerRevisions, and the names of the affected revisions.
+
+    `used_names` belong to revisions that must stay, `expired_names` to revisions that are deleted.
+    """
+
+    deletes: list[Delete]
+    used_names: set[str]
+    expired_names: set[str]
+
+
+def find_garbage(
+    observed: Observed, names: Iterable[str], stored: Iterable[Revision], history_limit: int, stable: str | None = None
+) -> Garbage:
+    """Find workloads and revisions that are no longer needed.
+
+    A revision is in use if its name is in `names`, or if it has active pods or desired replicas. Ended pods do not
+    count. They are deleted with their workload, and the status keeps the last error (rollout/backoff.py). `stored` is
+    sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
+    """
+    used_names = {*names, *(_revision_name(pod) for pod in (*observed.pods, *observed.workers) if not _has_ended(pod))}
+    used_names |= {revision_of(workload) for workload in observed.workloads if full_replicas(workload)}
+    # Keep the stable revision regardless of its age, because a failed rollout returns to it.
+    unused_names = [revision.name for revision in stored if revision.name not in {*used_names, stable}]
+    expired_names = set(unused_names[history_limit:])
+    unused_workloads = (workload for workload in observed.workloads if revision_of(workload) not in used_names)
+    expired_revisions = (revision for revision in observed.revisions if _revision_name(revision) in expired_names)
+    deletes = [
+        *_deletes(unused_workloads, "its revision was replaced and has no pods"),
+        *_deletes(expired_revisions, "the history of revisions is full"),
+    ]
+    return Garbage(deletes, used_names, expired_names)
+
+
+def unread_config_maps(observed: Observed, needed_names: Collection[str | None]) -> list[Delete]:
+    """Return the deletions of all ConfigMaps whose names are not in `needed_names`."""
+    unread = (config_map for config_map in observed.config_maps if config_map["metadata"]["name"] not in needed_names)
+    return _deletes(unread, "no pod uses it")
+
+
+def delete_child(child: Manifest, reason: str) -> Delete:
+    """Return the deletion of one observed child."""
+    metadata = child["metadata"]
+    return Delete(child["apiVersion"], child["kind"], metadata["name"], metadata["uid"], reason)
+
+
+def _has_ended(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ENDED
+
+
+def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
+    return [delete_child(child, reason) for child in objects if "deletionTimestamp" not in child["metadata"]]
+
+
+def _revision_name(manifest: Manifest) -> str:
+    return str((manifest["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
 
 
 def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:

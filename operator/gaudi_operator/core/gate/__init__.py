@@ -2,6 +2,5 @@
 
 condition   how the gate is written as a pod condition, and what the condition records
 thresholds  the comparison of captured graphs with spec.readiness
-judgement   which gates open or close, according to the reports
-recompiles  which gates close while requests wait for compiles
+judgement   which gates open or close, according to the reports and to recompilations
 """

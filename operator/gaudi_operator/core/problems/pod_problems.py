@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain
 
-from gaudi_operator.core.gate.recompiles import ADD_SIZES, has_only_vision_recompiles
+from gaudi_operator.core.gate.judgement import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.gate.thresholds import WARMUP_INCOMPLETE, explain_shortfall, why_unreachable
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.start_delays import (

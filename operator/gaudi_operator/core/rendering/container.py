@@ -15,11 +15,14 @@ from gaudi_operator.api.v1alpha1.tracing import TraceReceiver, Tracing
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import CARDS_VARIABLE, CONTAINER, NO_CARDS, REVISION_LABEL
-from gaudi_operator.core.rendering.execution_mode import runs_on_cpu
 from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.model_files import hub_repositories
-from gaudi_operator.core.rendering.pod_volumes import TEMPORARY_PATH, runtime_volume_mounts, user_volume_mount
-from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_operator.core.rendering.pod_volumes import (
+    TEMPORARY_PATH,
+    hub_repositories,
+    runtime_volume_mounts,
+    user_volume_mount,
+)
+from gaudi_operator.core.rendering.runtime_config import runs_on_cpu, runtime_config
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (
     API_KEY_VARIABLE,
@@ -35,7 +38,7 @@ from gaudi_runtime.contract.ports import (
     STATUS_PORT_NAME,
 )
 from gaudi_runtime.knobs.render import render_engine_options
-from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
+from gaudi_runtime.trace_collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
 PROBE_TIMEOUT_SECONDS = 5
 """The timeout of probes. A status port may be slow to answer while the machine compiles."""

@@ -10,8 +10,7 @@ from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rendering.container import runtime_container, side_containers
 from gaudi_operator.core.rendering.metadata import Object, child_labels, revision_labels
-from gaudi_operator.core.rendering.model_files import hub_repositories
-from gaudi_operator.core.rendering.pod_volumes import pod_volumes
+from gaudi_operator.core.rendering.pod_volumes import hub_repositories, pod_volumes
 
 PRESTOP_SECONDS = 5
 EXIT_SECONDS = 10

@@ -1,18 +1,40 @@
-"""The volumes of a pod and their mounts."""
+"""The volumes of a pod and their mounts: model files, shared recipes, and volumes of the spec.
 
-from posixpath import dirname
+The volumes of a pod and their mounts.
+
+The model files of a pod: folders of the checkpoint and adapters, and repositories that the runtime fetches.
+
+See docs/how-to/model-sources.md.
+
+The volume on which pods share compiled recipes (docs/how-to/recipe-cache.md).
+
+This module builds the PVC, and the ConfigMap that lists the revisions that may still run.
+"""
+
+from collections.abc import Iterable
+from posixpath import basename, dirname, join, normpath
 
 from gaudi_operator.api.base import Quantity
-from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource, PullPolicy
+from gaudi_operator.api.v1alpha1.model import (
+    FetchCache,
+    HuggingFaceSource,
+    Model,
+    ModelSource,
+    OciImageSource,
+    PullPolicy,
+)
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache
-from gaudi_operator.core.inference import Inference
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.rendering.metadata import Object
-from gaudi_operator.core.rendering.model_files import adapter_mount_path, hub_repositories
-from gaudi_operator.core.rendering.recipe_pvc import recipe_pvc_name
+from gaudi_operator.core.names import RECIPE_PVC_SUFFIX
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.quantities import parse_quantity
+from gaudi_operator.core.rendering.metadata import Object, child_manifest
+from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import (
+    ADAPTERS_PATH,
     CACHE_PATH,
     CONFIG_PATH,
     FETCH_PATH,
@@ -22,6 +44,87 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
+from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.units import format_bytes
+
+
+def checkpoint_folder(source: ModelSource) -> str:
+    """Return the folder of the model's checkpoint inside the container. A hostPath is mounted at this folder.
+
+    The runtime stores a fetched checkpoint in a subfolder that is named by repository and commit.
+    """
+    return model_folder(source, MODEL_PATH)
+
+
+def adapter_mount_path(index: int) -> str:
+    """Return the path at which the model files of the adapter with number `index` are mounted."""
+    return f"{ADAPTERS_PATH}/{index}"
+
+
+def model_folder(source: ModelSource, mount_path: str) -> str:
+    """Return the folder of the model files inside the container. `mount_path` is the mount path of the source."""
+    if source.hugging_face:
+        return FETCH_PATH
+    volume_source = source.persistent_volume_claim or source.oci_image
+    return normpath(join(mount_path, volume_source.path)) if volume_source else mount_path
+
+
+def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
+    """Return the repositories that the runtime fetches, for the checkpoint and for adapters."""
+    sources = (model.source, *(adapter.source for adapter in model.lora.adapters))
+    return tuple(source.hugging_face for source in sources if source.hugging_face)
+
+
+def describe_fetch_progress(progress: FetchProgress) -> str:
+    """Return a sentence about the progress of fetching the model files."""
+    if progress.waiting:
+        return f"Waiting for another process that downloads the model: {format_bytes(progress.done_bytes)} are fetched."
+    if not progress.total_bytes:
+        return "Fetches the model."
+    percent = progress.done_bytes * 100 // progress.total_bytes
+    return (
+        f"Downloading the model: {format_bytes(progress.done_bytes)} of {format_bytes(progress.total_bytes)} "
+        f"({percent} %)."
+    )
+
+
+def recipe_pvc_name(owner: Identity) -> str:
+    """Return the name of the recipe PVC: `<resource>-recipes`."""
+    return f"{owner.name}{RECIPE_PVC_SUFFIX}"
+
+
+def recipe_pvc(owner: Identity, cache: RecipeCache, live_pvc: Manifest | None) -> Object:
+    """Return the recipe PVC.
+
+    The PVC outlives every revision. It is deleted with the resource, unless its retention policy is Retain. If someone
+    has enlarged `live_pvc`, the result has the larger size, because Kubernetes does not allow shrinking.
+    """
+    storage = max(filter(None, (cache.size, _requested_storage(live_pvc))), key=parse_quantity)
+    spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
+    if cache.storage_class_name:
+        spec["storageClassName"] = cache.storage_class_name
+    retained = cache.retention_policy is RetentionPolicy.RETAIN
+    return child_manifest(
+        "v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives_owner=retained
+    )
+
+
+def _requested_storage(live_pvc: Manifest | None) -> str | None:
+    spec = live_pvc["spec"] if live_pvc else {}
+    requested = spec.get("resources", {}).get("requests", {}).get("storage")
+    return None if requested is None else str(requested)
+
+
+def kept_revisions_config_map(owner: Identity, names: Iterable[str]) -> Object:
+    """Return the ConfigMap that lists the revisions whose recipes are kept.
+
+    The ConfigMap has the name of the PVC. Its content changes while pods run.
+    """
+    text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
+    return child_manifest(
+        "v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}}
+    )
+
 
 TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's own
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above

@@ -1,11 +1,16 @@
-"""The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
+"""The RuntimeConfig of a spec's pods: how they execute the model, and the limits of the plan.
+
+The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
 
 The ConfigMap is immutable and its name contains a hash of its content. Therefore the configuration of a running pod
 never changes.
+
+The way in which pods execute the model: on a card or a CPU, in which mode, and whether they capture graphs.
 """
 
 from posixpath import basename, join, normpath
 
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.bucketing import Gaps
 from gaudi_operator.api.v1alpha1.bucketing import OptimalSettings as Optimal
 from gaudi_operator.api.v1alpha1.engine import Engine
@@ -14,9 +19,8 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, WarmupPolicy
 from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.quantities import parse_bytes
-from gaudi_operator.core.rendering.execution_mode import execution_mode, runs_on_cpu, steps_by_tokens
 from gaudi_operator.core.rendering.metadata import Object, child_manifest
-from gaudi_operator.core.rendering.model_files import adapter_mount_path, checkpoint_folder, model_folder
+from gaudi_operator.core.rendering.pod_volumes import adapter_mount_path, checkpoint_folder, model_folder
 from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.bucketing import (
     MOST_DRAFTS,
@@ -49,8 +53,46 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
-from gaudi_runtime.knobs.setting_fields import SplitSettings, split_settings
+from gaudi_runtime.contract.preparation import Preparation, preparation_of
+from gaudi_runtime.knobs.fields import SplitSettings, split_settings
 from gaudi_runtime.knobs.speculation import read_speculation
+
+
+def runs_vllm_on_card(inference: Inference) -> bool:
+    """Return True if pods execute the model in vLLM on a card, and False for a CPU or another engine."""
+    spec = inference.spec
+    return spec.engine.name is EngineName.VLLM and not runs_on_cpu(spec.accelerator)
+
+
+def captures_graphs(inference: Inference) -> bool:
+    """Return True if pods capture graphs. The execution mode and the warm-up settings of the spec decide this."""
+    lacks_graphs = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
+    return inference.spec.warmup.policy is WarmupPolicy.COMPLETE and not lacks_graphs
+
+
+def preparation(inference: Inference) -> Preparation:
+    """Return the step that follows the compile of each bucket in the pods of the spec."""
+    return preparation_of(execution_mode(inference), captures=captures_graphs(inference))
+
+
+def execution_mode(inference: Inference) -> ExecutionMode:
+    """Return the execution mode of the spec or, if the spec sets none, of the stored revision of this spec.
+
+    Without a stored revision, the mode is torch.compile.
+    """
+    # Prefer the mode of the revision. The default may have changed since the revision was created.
+    return inference.spec.engine.execution_mode or inference.stored_mode or ExecutionMode.TORCH_COMPILE
+
+
+def runs_on_cpu(accelerator: Accelerator) -> bool:
+    """Return True if pods execute the model on a CPU, without a card."""
+    return accelerator.generation is Generation.NONE
+
+
+def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
+    """Return True if a graph is compiled for each number of tokens in a step, as vLLM does on a CPU."""
+    return spec.engine.name is EngineName.VLLM and runs_on_cpu(spec.accelerator)
+
 
 _DAY_SECONDS = 86_400
 
@@ -170,8 +212,8 @@ def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
     speculation = read_speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
-    # Ignore a value out of range here. admission/speculation.py rejects it with a better message than the validation of
-    # the RuntimeConfig.
+    # Ignore a value out of range here. admission/engine_settings.py rejects it with a better message than the
+    # validation of the RuntimeConfig.
     tokens = speculation.draft_tokens if speculation else None
     return tokens if tokens and 1 <= tokens <= MOST_DRAFTS else None
 

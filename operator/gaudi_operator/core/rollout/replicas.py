@@ -1,21 +1,79 @@
-"""The replicas of the workloads of all revisions (ReplicaSets and LeaderWorkerSets), as observed and as written."""
+"""The workloads of a resource and their replicas, as observed, as written, and as its class allows.
+
+The replicas of the workloads of all revisions (ReplicaSets and LeaderWorkerSets), as observed and as written.
+
+The live workloads of a resource (ReplicaSets and LeaderWorkerSets), and the revisions that they run.
+
+The maximum number of replicas that a class allows (limits.maxReplicas and limits.maxCards).
+
+The operator does not refuse a resource that requests more replicas. It runs as many replicas as the class allows. If
+the limit becomes lower, existing replicas of a revision stay, so that a change of a class removes no pods.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.names import DESIRED_ANNOTATION
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import limit_for_back_off
-from gaudi_operator.core.rollout.live_workloads import live_workloads
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
 from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import parse_int32
+
+
+def live_workloads(observed: Observed) -> dict[str, Manifest]:
+    """Return the workloads by revision. Workloads that are being deleted are left out."""
+    workloads = (workload for workload in observed.workloads if "deletionTimestamp" not in workload["metadata"])
+    return {name: workload for workload in workloads if (name := revision_of(workload))}
+
+
+def revision_of(workload: Manifest) -> str:
+    """Return the revision of a workload from its label or the label of its pod template, or "" without a label."""
+    templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
+    pod_template = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
+    labels = (workload["metadata"].get("labels") or {}, (pod_template.get("metadata") or {}).get("labels") or {})
+    return str(next((label_set[REVISION_LABEL] for label_set in labels if label_set.get(REVISION_LABEL)), ""))
+
+
+def running_revisions(
+    current: Revision, stored: Sequence[Revision], observed: Observed, in_use: Container[str]
+) -> list[Revision]:
+    """Return the revisions whose workloads are kept or created. The current revision comes last.
+
+    Workloads are scaled in this order, so that old workloads release cards before the current workload requests them.
+    If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
+    still be scaled.
+    """
+    known = {revision.name: revision for revision in (*stored, *revisions_with_workloads(stored, observed))}
+    return [*(revision for name, revision in known.items() if name in in_use and name != current.name), current]
+
+
+def revisions_with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
+    """Return the revisions that have a live workload, even if their ControllerRevision was deleted."""
+    stored_by_name = {revision.name: revision for revision in stored}
+    return [
+        stored_by_name.get(name) or _revision_from_workload(name, workload)
+        for name, workload in live_workloads(observed).items()
+    ]
+
+
+def _revision_from_workload(name: str, workload: Manifest) -> Revision:
+    # The inputs of this revision are lost. The operator can scale the revision, but cannot roll it out again.
+    templates = workload["spec"].get("leaderWorkerTemplate")
+    if templates is None:
+        return Revision(name, 0, {}, workload["spec"]["template"], "")
+    worker_template = templates["workerTemplate"]
+    group = PodGroup(templates.get("size", 1), worker_template)
+    return Revision(name, 0, {}, templates.get("leaderTemplate") or worker_template, "", group=group)
+
 
 OVERDUE_SECONDS = 10
 """The seconds that a kubelet may need after a pod's grace period to report the end of the pod."""
@@ -140,3 +198,38 @@ def plan_replicas(state: State) -> PlannedReplicas:
         state.deadlines.schedule_requeue(SEEN_SECONDS)
     desired = defer_scale_down(planned, live_replicas, costs)
     return PlannedReplicas(costs, desired, limit_for_back_off(desired, state.pods, state.failures, state.deadlines))
+
+
+def limit_replicas(inference: Inference, limits: ClassLimits, revision: Revision, observed: Observed) -> Inference:
+    """Return the resource with the replicas and the bounds of its autoscaler that `revision` may have."""
+    limit, _ = _lowest_limit(limits, revision)
+    if limit is None:
+        return inference
+    spec, most = inference.spec, max(limit, full_replicas_by_revision(observed).get(revision.name, 0))
+    changes: dict[str, object] = {"replicas": min(spec.replicas, most)}
+    if bounds := spec.autoscaling:
+        # An autoscaler must be allowed to run one replica.
+        highest = max(1, min(bounds.max_replicas, most))
+        lowered = {"max_replicas": highest, "min_replicas": min(bounds.min_replicas, highest)}
+        changes["autoscaling"] = bounds.model_copy(update=lowered)
+    return replace(inference, spec=spec.model_copy(update=changes))
+
+
+def describe_excess(inference: Inference, limits: ClassLimits, revision: Revision) -> str | None:
+    """Return a phrase about the requested replicas that exceed the limit, or None if they are within the limit."""
+    (limit, name), bounds = _lowest_limit(limits, revision), inference.spec.autoscaling
+    requested = {
+        "spec.replicas": inference.spec.replicas,
+        "spec.autoscaling.maxReplicas": bounds.max_replicas if bounds else 0,
+    }
+    excess = (f"{field} {count}" for field, count in requested.items() if limit is not None and count > limit)
+    field = next(excess, None)
+    return f"{field} is above {limit} (limits.{name})" if field else None
+
+
+def _lowest_limit(limits: ClassLimits, revision: Revision) -> tuple[int | None, str]:
+    """Return (maximum number of replicas or None, name of the limit)."""
+    found = [(limits.max_replicas, "maxReplicas")] if limits.max_replicas is not None else []
+    if limits.max_cards is not None and revision.cards_per_replica:
+        found.append((limits.max_cards // revision.cards_per_replica, "maxCards"))
+    return min(found, default=(None, ""))

@@ -82,7 +82,7 @@ class State:
     contains the revisions, newest first. `terminations` is keyed by pod name, `failures` by revision name. `forbidden`
     contains the reason why a revision gets no more pods. `platform` is the class of the resource. `violation` is the
     fault in the spec, and `problem` is the worst problem that prevents pods from serving. `plan` contains the best
-    known figures of the plan (status/plan.py), or is None if no plan is possible.
+    known figures of the plan (status/warmup_figures.py), or is None if no plan is possible.
     """
 
     inference: Inference

@@ -2,12 +2,9 @@
 
 condition_table  all conditions, with their meanings and the functions that judge them
 conditions       the functions that judge the conditions of replicas, each of which returns a Verdict
-spec_conditions  the conditions about the plan and the settings
-class_applied    the condition about the defaults of the class and the violations of a class in trial
-plan             status.plan: the figures of the plan that a pod has reported
-warmup_figures   captured graphs, warm-up progress, memory and recompilations
+spec_conditions  the conditions about the plan, the settings and the class
+warmup_figures   status.plan, captured graphs, warm-up progress, recompilations and shared recipes
 pods             one row per pod
-recipes          the effect of shared recipes
 cold_shapes      the most frequent batches without a warm graph
 status_builder   builds the status, and throttles its writes
 events           events for users, derived from status changes

@@ -9,7 +9,6 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.class_applied import judge_class_applied, judge_replicas_limited
 from gaudi_operator.core.status.conditions import (
     FALSE,
     TRUE,
@@ -25,7 +24,9 @@ from gaudi_operator.core.status.conditions import (
 )
 from gaudi_operator.core.status.spec_conditions import (
     judge_bucket_coverage,
+    judge_class_applied,
     judge_plan_accepted,
+    judge_replicas_limited,
     judge_settings_effective,
 )
 

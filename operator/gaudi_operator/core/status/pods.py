@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
-from gaudi_operator.core.gate.recompiles import RECOMPILING
+from gaudi_operator.core.gate.judgement import RECOMPILING
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.pods.pod_progress import captured_percent, warmup_percent
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
@@ -14,7 +14,7 @@ from gaudi_operator.core.pods.start_delays import (
     unscheduled_since,
 )
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rendering.model_files import describe_fetch_progress
+from gaudi_operator.core.rendering.pod_volumes import describe_fetch_progress
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase
 

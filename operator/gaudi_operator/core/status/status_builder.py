@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.children.network_objects import endpoint_url
+from gaudi_operator.core.children.workloads import endpoint_url
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels
@@ -27,7 +27,7 @@ from gaudi_operator.core.status import warmup_figures
 from gaudi_operator.core.status.condition_table import judge_conditions
 from gaudi_operator.core.status.conditions import TRUE, expected_ready_replicas
 from gaudi_operator.core.status.pods import pod_states
-from gaudi_operator.core.status.recipes import recipe_cache_state
+from gaudi_operator.core.status.warmup_figures import recipe_cache_state
 
 STATUS_DELAY_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
 """The minimum and maximum delay of a status write in seconds, and the number of pods that add one second.

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from opentelemetry.trace import get_tracer_provider
 from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -300,6 +301,8 @@ class VllmEngine(VllmProcesses):
     async def close(self) -> None:
         """End vLLM's processes. The caller has already drained or cancelled all requests."""
         await asyncio.to_thread(self._end_processes)
+        # At exit, vLLM would wait half a minute for a collector that does not answer. The caller limits this wait.
+        await asyncio.to_thread(getattr(get_tracer_provider(), "shutdown", lambda: None))
 
     def _end_processes(self) -> None:
         self._engine.shutdown(timeout=0)

@@ -1,5 +1,6 @@
 """The launch of vLLM's processes: their arguments, the settings of the workers, and the wait for the start."""
 
+import logging
 import os
 import shutil
 import socket
@@ -24,7 +25,9 @@ from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.process.children import end_children, measure_activity
 from gaudi_runtime.process.worker import start_in_daemon_thread
-from gaudi_runtime.tracing.collector import PROTOCOL_VARIABLE, read_collector
+from gaudi_runtime.trace_collector import GRPC, HTTP, PROTOCOL_VARIABLE, read_collector
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 ORDERS_VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
@@ -174,6 +177,10 @@ def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> No
     """Set the protocol of vLLM's traces if variables configure a collector. Call this function before the launch."""
     if collector := read_collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, collector.protocol)
+        if not collector.is_supported:
+            log.warning(
+                "Traces are not sent: the OTLP protocol is %s, but must be %s or %s.", collector.protocol, HTTP, GRPC
+            )
 
 
 class WorkerSettings(BaseModel):

@@ -95,11 +95,10 @@ def add_guard(
     config: RuntimeConfig,
     metrics: RequestMetrics,
     is_closing: Callable[[], bool],
-    add_tracing: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     max_pixels: int = 0,
     ignored_fields: Mapping[str, object] = MappingProxyType({}),
 ) -> ASGIApp:
-    """Return `app` behind the guard of the model port. `add_tracing` adds traces to an application.
+    """Return `app` behind the guard of the model port.
 
     `max_pixels` limits the images of a request; 0 for a model without images. `ignored_fields` are refused.
     """
@@ -111,6 +110,4 @@ def add_guard(
         ignored_fields=ignored_fields,
     )
     guarded_app = AllowedPaths(body_app)
-    # Tracing comes after the key check, so that a client without a key causes no traces. Requests that the queue or the
-    # body check rejects have spans.
-    return GuardMiddleware(require_api_key(add_tracing(guarded_app)), is_closing=is_closing, metrics=metrics)
+    return GuardMiddleware(require_api_key(guarded_app), is_closing=is_closing, metrics=metrics)

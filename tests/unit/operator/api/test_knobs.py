@@ -1,9 +1,7 @@
-"""Agreement of the table of knobs with the API fields and with docs/reference/knobs.md."""
+"""Agreement of the table of knobs with the API fields."""
 
 import pytest
 
-from gaudi_operator.api.crd import generated_files
-from gaudi_runtime.knobs.page import render_page
 from gaudi_runtime.knobs.table import Knob, knobs
 from tests.unit.operator.api.schema_nodes import SPEC
 
@@ -13,10 +11,6 @@ NAMED = [knob for knob in knobs().values() if knob.use]
 @pytest.mark.parametrize("knob", NAMED, ids=lambda knob: knob.name)
 def test_fields_named_in_the_table_exist(knob: Knob) -> None:
     assert [each for each in knob.use if each not in knobs() and f"spec.{each}" not in SPEC] == []
-
-
-def test_page_is_generated_with_the_reference() -> None:
-    assert generated_files()["docs/reference/knobs.md"] == render_page()
 
 
 def test_settings_limits_admit_the_longest_knob_name() -> None:

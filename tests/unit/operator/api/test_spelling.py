@@ -11,7 +11,7 @@ from gaudi_operator.api.schema_keywords import mark_operator_default
 from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rollout.inputs import revision_inputs, serialize_inputs
+from gaudi_operator.core.rollout.revision import revision_inputs, serialize_inputs
 from gaudi_runtime.contract.bucketing import Strategy
 from tests.unit.operator.api.schema_nodes import SPEC
 from tests.unit.operator.core.resources import inference, resource

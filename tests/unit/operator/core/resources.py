@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
-from gaudi_operator.core.rollout.inputs import RevisionInputs, revision_inputs
+from gaudi_operator.core.rollout.revision import RevisionInputs, revision_inputs
 from tests.support.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from gaudi_operator.core.problems.pod_problems import pod_problem, worst_pod_pro
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.scale_step import RolloutPolicy, RolloutProgress, RolloutStep
 from gaudi_operator.core.rollout.state import RolloutState, State
-from gaudi_operator.core.status.plan import plan_state
+from gaudi_operator.core.status.warmup_figures import plan_state
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import policy_check
 from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
 from gaudi_operator.core.decide import decide
 from gaudi_runtime.buckets.bucket_plan import DropRule

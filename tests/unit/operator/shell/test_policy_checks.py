@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gaudi_operator.clock import SYSTEM
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import policy_check
 from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
 from gaudi_operator.shell import policy_checks
 from gaudi_operator.shell.policy_checks import CheckQueue, PolicyChecks, QueuedCheck

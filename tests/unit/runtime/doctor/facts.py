@@ -24,7 +24,6 @@ MACHINE = MachineFacts(
     cores=8,
     memory=64 * GIB,
     shared_memory=GIB,
-    free_huge_pages=0,
     locked_memory=8 * 1024**2,
 )
 CARD_IMAGE = replace(
@@ -33,13 +32,9 @@ CARD_IMAGE = replace(
     vllm=Package("0.26.0"),
     bridge="1.24.1.17",
     plugin="0.26.0",
-    inc="3.7",
-    git="/usr/bin/git",
 )
-GAUDI = GaudiFacts(
-    "1.24.1-f8bd3a2", ("hl-gaudi3-1.24.1-fw-62.0.0",), tuple(Card(f"0000:{at}3:00.0", (7, 9)) for at in range(8))
-)
-CARD_MACHINE = replace(MACHINE, cards=("GAUDI3",) * 8, free_huge_pages=1000, locked_memory=None, gaudi=GAUDI)
+GAUDI = GaudiFacts("1.24.1-f8bd3a2", tuple(Card(f"0000:{at}3:00.0", (7, 9)) for at in range(8)))
+CARD_MACHINE = replace(MACHINE, cards=("GAUDI3",) * 8, locked_memory=None, gaudi=GAUDI)
 ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
 
 

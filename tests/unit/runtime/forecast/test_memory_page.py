@@ -8,7 +8,6 @@ import pytest
 from gaudi_runtime.catalog.cards import GAUDI2, GAUDI2_RATES, GAUDI3
 from gaudi_runtime.catalog.figure import Confidence
 from gaudi_runtime.catalog.models.families import FAMILIES
-from gaudi_runtime.forecast.advice import adjustable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with
 
@@ -31,13 +30,6 @@ def test_page_lists_every_family(family: str) -> None:
 @pytest.mark.parametrize("confidence", Confidence)
 def test_page_explains_every_confidence_level(confidence: Confidence) -> None:
     assert row(confidence)[1]
-
-
-@pytest.mark.parametrize(
-    "setting", sorted({setting.field_path for setting in adjustable_settings(reference_with(device_memory=GIB), LLAMA)})
-)
-def test_page_lists_every_advised_setting(setting: str) -> None:
-    assert f"`{setting}`" in PAGE.partition("### Advice")[2]
 
 
 def test_forecast_of_seed_000_on_the_page_is_correct() -> None:

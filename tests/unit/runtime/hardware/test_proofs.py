@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.compiles import CompileTimes
+from gaudi_runtime.contract.config import EngineConfig, EngineName
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
     Phase,
     PhaseProgress,
+    PlanGaps,
     ServedPhase,
     ServedTraffic,
     SkippedBucket,
@@ -20,11 +23,9 @@ from gaudi_runtime.hardware.report import (
     Finding,
     HardwareReport,
     InstanceStart,
-    PluginNameCheck,
     ProofOutcome,
     StartPoll,
     TrialTraffic,
-    Upgrade,
 )
 from tests.unit.runtime.configs import sim_config
 
@@ -41,9 +42,9 @@ def report(**fields: Any) -> WarmupReport:
 
 
 def start(name: str = "first", **fields: Any) -> InstanceStart:
-    return InstanceStart(
-        **{"name": name, "polls": 50, "seconds": 9.0, "phases": {Phase.COMPILING: 6.0}, "report": report()} | fields
-    )
+    values = {"name": name, "strategy": Strategy.LINEAR, "polls": 50, "seconds": 9.0}
+    values |= {"phases": {Phase.COMPILING: 6.0}, "report": report(), "traffic": traffic()}
+    return InstanceStart(**values | fields)
 
 
 def traffic(**fields: Any) -> TrialTraffic:
@@ -51,7 +52,8 @@ def traffic(**fields: Any) -> TrialTraffic:
 
 
 def facts(**fields: Any) -> HardwareReport:
-    config = sim_config().model_copy(update={"recipe_cache_dir": "/recipes"})
+    engine = EngineConfig(name=EngineName.VLLM, device="hpu", chunked_prefill=False)
+    config = sim_config().model_copy(update={"engine": engine})
     values = {
         "begun": "2026-11-23T10:00:00+00:00",
         "runtime": "0.1.0",
@@ -59,17 +61,10 @@ def facts(**fields: Any) -> HardwareReport:
         "pair": "",
         "config": config,
         "doctor": (Finding(topic="torch", state="ok", found="2.11.0"),),
-        "names": (name(),),
         "starts": (start(), start("second")),
-        "traffic": traffic(),
-        "upgrade": Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=True),
+        "answers_alike": True,
     }
     return HardwareReport(**values | fields)
-
-
-def name(**fields: Any) -> PluginNameCheck:
-    values = {"owner": "HPUModelRunner", "name": "warmup_model", "there": True, "fits": True, "needed": True}
-    return PluginNameCheck(**values | fields)
 
 
 def outcome(proof: str, **fields: Any) -> ProofOutcome:
@@ -85,25 +80,13 @@ def test_complete_trial_proves_everything() -> None:
 
 
 def test_proofs_of_a_trial_without_starts_are_not_tried() -> None:
-    tried = evaluate_trial(facts(starts=(), traffic=None, upgrade=None))
-    assert {each.outcome for each in tried if each.name not in ("machine", "names of the plugin")} == {
-        ProofOutcome.NOT_TRIED
-    }
+    tried = evaluate_trial(facts(starts=(), answers_alike=None))
+    assert {each.outcome for each in tried if each.name != "machine"} == {ProofOutcome.NOT_TRIED}
 
 
 def test_failed_doctor_finding_disproves_the_machine() -> None:
     found = (Finding(topic="device", state="fail", found="no Gaudi card"),)
     assert outcome("machine", doctor=found) is ProofOutcome.DISPROVEN
-
-
-def test_mismatched_required_name_disproves_the_plugin_names() -> None:
-    assert outcome("names of the plugin", names=(name(fits=False),)) is ProofOutcome.DISPROVEN
-
-
-def test_missing_optional_name_is_only_reported() -> None:
-    missing = (name(), name(name="graphed_buckets", there=False, fits=False, needed=False))
-    assert outcome("names of the plugin", names=missing) is ProofOutcome.PROVEN
-    assert "HPUModelRunner.graphed_buckets" in evidence("names of the plugin", names=missing)
 
 
 def test_port_open_before_serving_disproves_the_gate() -> None:
@@ -125,30 +108,32 @@ def test_graph_skipped_with_a_reason_is_accepted() -> None:
 
 def test_cold_shape_of_planned_traffic_disproves_warm_serving() -> None:
     cold = traffic(report=report(cold_shapes=(COLD,)))
-    assert outcome("no cold shape, no recompile", traffic=cold) is ProofOutcome.DISPROVEN
+    assert outcome("no cold shape, no recompile", starts=(start(traffic=cold),)) is ProofOutcome.DISPROVEN
 
 
 def test_cold_shape_of_a_skipped_bucket_is_accepted() -> None:
     left_out = SkippedBucket(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
     cold = traffic(report=report(cold_shapes=(COLD,), skipped=(left_out,), skipped_total=1))
-    assert outcome("no cold shape, no recompile", traffic=cold) is ProofOutcome.PROVEN
+    assert outcome("no cold shape, no recompile", starts=(start(traffic=cold),)) is ProofOutcome.PROVEN
 
 
 def test_recompile_during_serving_disproves_warm_serving() -> None:
     assert (
-        outcome("no cold shape, no recompile", traffic=traffic(report=report(recompiles_since_ready=1)))
+        outcome(
+            "no cold shape, no recompile", starts=(start(traffic=traffic(report=report(recompiles_since_ready=1))),)
+        )
         is ProofOutcome.DISPROVEN
     )
 
 
-def compiled(*times: CompileTimes) -> TrialTraffic:
-    return traffic(report=report(served=ServedTraffic(compile_times=times)))
+def compiled(*times: CompileTimes) -> InstanceStart:
+    return start(traffic=traffic(report=report(served=ServedTraffic(compile_times=times))))
 
 
 def test_evidence_of_compile_times_is_their_distribution() -> None:
     helpers = CompileTimes(stage="serving", recipes=5, seconds=0.2, counts=(4, 0, 0, 0, 1, 0, 0, 0, 0, 0))
-    assert outcome("compile times", traffic=compiled(WARM, helpers)) is ProofOutcome.PROVEN
-    assert evidence("compile times", traffic=compiled(WARM, helpers)) == (
+    assert outcome("compile times", starts=(compiled(WARM, helpers),)) is ProofOutcome.PROVEN
+    assert evidence("compile times", starts=(compiled(WARM, helpers),)) == (
         "warm: 60 recipes, 7 up to 1 s, 1 up to 3 s; serving: 5 recipes, 4 up to 1 ms, 1 up to 100 ms. "
         "The threshold is 100 ms."
     )
@@ -156,21 +141,29 @@ def test_evidence_of_compile_times_is_their_distribution() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "counts"),
-    [("warm", (0, 0, 0, 0, 1, 0, 0, 0, 0, 0)), ("serving", (0, 0, 0, 0, 0, 1, 0, 0, 0, 0))],
+    [
+        ("warm", (0, 0, 0, 0, 1, 0, 0, 0, 0, 0)),
+        ("capture", (0, 0, 0, 0, 0, 1, 0, 0, 0, 0)),
+        ("serving", (0, 0, 0, 0, 0, 1, 0, 0, 0, 0)),
+    ],
 )
 def test_compile_times_on_the_wrong_side_of_the_threshold_disprove(stage: str, counts: tuple[int, ...]) -> None:
     wrong = CompileTimes(stage=stage, recipes=1, seconds=0.1, counts=counts)
     times = (wrong,) if stage == "warm" else (WARM, wrong)
-    assert outcome("compile times", traffic=compiled(*times)) is ProofOutcome.DISPROVEN
+    assert outcome("compile times", starts=(compiled(*times),)) is ProofOutcome.DISPROVEN
 
 
-def test_compile_times_without_measurements_are_not_tried() -> None:
-    assert outcome("compile times", traffic=compiled()) is ProofOutcome.NOT_TRIED
+def test_bridge_that_counts_no_new_size_disproves_compile_times() -> None:
+    assert outcome("compile times", starts=(compiled(),)) is ProofOutcome.DISPROVEN
+
+
+def test_compile_times_without_a_bridge_are_not_tried() -> None:
+    assert outcome("compile times", config=sim_config()) is ProofOutcome.NOT_TRIED
 
 
 def test_traffic_without_a_hit_disproves_warm_serving() -> None:
     nothing = traffic(report=report(served=ServedTraffic()))
-    assert outcome("no cold shape, no recompile", traffic=nothing) is ProofOutcome.DISPROVEN
+    assert outcome("no cold shape, no recompile", starts=(start(traffic=nothing),)) is ProofOutcome.DISPROVEN
 
 
 def test_second_start_without_recipes_disproves_the_recipe_cache() -> None:
@@ -184,14 +177,19 @@ def test_evidence_of_recipes_has_the_seconds_of_both_warm_ups() -> None:
     assert "6.0 s without recipes and 1.5 s with recipes" in evidence("recipes", starts=(start(), quick))
 
 
-def test_failed_request_disproves_the_upgrade() -> None:
-    failed = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(failures=("HTTP 503",)))
-    assert outcome("upgrade", upgrade=failed) is ProofOutcome.DISPROVEN
-
-
 def test_different_answers_of_two_instances_disprove_the_answers() -> None:
-    other = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=False)
-    assert outcome("answers", upgrade=other) is ProofOutcome.DISPROVEN
+    assert outcome("answers", answers_alike=False) is ProofOutcome.DISPROVEN
+
+
+def test_cold_shapes_in_gaps_of_a_plan_are_not_judged() -> None:
+    cold = traffic(report=report(cold_shapes=(COLD,), gaps=PlanGaps(prompt=1, message="no bucket")))
+    assert outcome("no cold shape, no recompile", starts=(start(traffic=cold),)) is ProofOutcome.NOT_TRIED
+
+
+def test_strategy_with_a_recompile_disproves_warm_serving() -> None:
+    cold = traffic(report=report(recompiles_since_ready=1))
+    starts = (start(), start("second"), start("optimal", strategy=Strategy.OPTIMAL, traffic=cold))
+    assert outcome("no cold shape, no recompile", starts=starts) is ProofOutcome.DISPROVEN
 
 
 def test_report_that_ended_early_does_not_prove_everything() -> None:

@@ -8,7 +8,6 @@ from gaudi_runtime.hardware.requests import (
     concurrency_levels,
     planned_prompts,
     quantile,
-    select_unsplit_prompts,
 )
 from tests.unit.runtime.configs import sim_config
 
@@ -61,25 +60,3 @@ def test_median_is_one_of_the_values() -> None:
 
 def test_median_of_no_values_is_none() -> None:
     assert quantile([], 0.5) is None
-
-
-def prompt_lengths_at(width: int) -> list[int]:
-    config = sim_config(max_num_batched_tokens=512, prefix_caching=False)
-    return [len(each) for each in select_unsplit_prompts(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
-
-
-def test_prompts_that_would_be_split_are_not_sent_together() -> None:
-    assert prompt_lengths_at(2) == [100, 255]
-
-
-def test_single_prompt_is_never_split() -> None:
-    assert prompt_lengths_at(1) == [100, 255, 256]
-
-
-def test_shortest_prompt_is_sent_at_high_concurrency() -> None:
-    assert prompt_lengths_at(8) == [100]
-
-
-def test_prompts_that_are_split_are_sent_with_prefix_caching() -> None:
-    config = sim_config(max_num_batched_tokens=512, prefix_caching=True)
-    assert select_unsplit_prompts(config, [(1,) * 500], 4) == [(1,) * 500]

@@ -1,12 +1,11 @@
 """A complete trial with real processes of the simulation."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
-from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
@@ -14,7 +13,7 @@ from gaudi_runtime.hardware.trial import try_machine
 from tests.unit.runtime.configs import GIB, sim_config
 
 
-def ignore(step: str, report: WarmupReport | None) -> None:
+def ignore(step: str) -> None:
     """Ignore progress."""
 
 
@@ -24,30 +23,25 @@ def cpu_facts(engine: EngineName) -> Facts:
     image = ImageFacts(
         package, package, any_vllm=True, bridge="", plugin="", compiler="g++", python_headers=True, read_only=()
     )
-    machine = MachineFacts((), frozenset({"avx512f"}), 4, 64 * GIB, GIB, 0, None)
+    machine = MachineFacts((), frozenset({"avx512f"}), 4, 64 * GIB, GIB, None)
     return Facts(image, machine)
-
-
-def with_engine(config: RuntimeConfig, **fields: Any) -> RuntimeConfig:
-    return config.model_copy(update={"engine": config.engine.model_copy(update=fields)})
 
 
 async def run_trial(config: RuntimeConfig, folder: Path) -> HardwareReport:
     return await try_machine(config, folder, ignore, cpu_facts, settle_seconds=1.5)
 
 
-async def test_trial_of_a_working_machine_proves_all_except_the_plugin(tmp_path: Path) -> None:
+async def test_trial_of_a_working_machine_proves_all_except_the_bridge(tmp_path: Path) -> None:
     report = await run_trial(sim_config(), tmp_path)
     assert report.ended is None
     left = {each.name: each.evidence for each in report.proofs if each.outcome is not ProofOutcome.PROVEN}
-    assert set(left) == {"names of the plugin", "compile times"}
-
-
-async def test_instance_is_replaced_in_place_on_a_single_card(tmp_path: Path) -> None:
-    report = await run_trial(with_engine(sim_config(), device="hpu"), tmp_path)
-    assert report.upgrade is not None
-    assert report.upgrade.in_place
-    assert report.upgrade.traffic.failures == ()
+    assert set(left) == {"compile times"}
+    assert [(start.name, start.strategy) for start in report.starts] == [
+        ("first", Strategy.LINEAR),
+        ("second", Strategy.LINEAR),
+        ("exponential", Strategy.EXPONENTIAL),
+        ("optimal", Strategy.OPTIMAL),
+    ]
 
 
 async def test_instance_that_cannot_start_ends_trial_with_its_message(tmp_path: Path) -> None:

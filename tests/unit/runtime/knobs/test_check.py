@@ -14,8 +14,7 @@ from gaudi_runtime.knobs.check import (
     unknown_variables,
     variable_errors,
 )
-from gaudi_runtime.knobs.table import Knob, KnobHome, knobs
-from gaudi_runtime.knobs.values import to_engine_value
+from gaudi_runtime.knobs.table import Knob, KnobHome, knobs, to_engine_value
 
 UNKNOWN = "is not a knob of the engine, and {} (the page Knobs lists all names)"
 NO_COUNT = "give a whole number of at least 0"

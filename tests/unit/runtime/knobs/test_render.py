@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.check import setting_error
-from gaudi_runtime.knobs.fields import field_values
+from gaudi_runtime.knobs.fields import SETTING_FIELDS, field_values
 from gaudi_runtime.knobs.render import render_engine_options
-from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS
 from gaudi_runtime.knobs.table import ENGINE, KnobHome, knobs
 from tests.unit.runtime.knobs.configs import vllm_config
 

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
 from gaudi_runtime.contract.config import CaptureOrder, WarmupConfig
-from gaudi_runtime.knobs.setting_fields import SETTING_FIELDS, SLICED, split_settings
+from gaudi_runtime.knobs.fields import SETTING_FIELDS, SLICED, split_settings
 from gaudi_runtime.knobs.table import KnobHome, KnobType, knobs
 
 LIMITS = {"max_model_len": 4096, "max_num_seqs": 4, "max_num_batched_tokens": 4096}

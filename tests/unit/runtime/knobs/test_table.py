@@ -6,8 +6,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.knobs.table import Knob, KnobHome, KnobKind, KnobStatus, KnobType, knobs
-from gaudi_runtime.knobs.values import FLAG
+from gaudi_runtime.knobs.table import FLAG, Knob, KnobHome, KnobKind, KnobStatus, KnobType, knobs
 
 ROWS = list(knobs().values())
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.knobs.table import Knob, KnobHome, KnobKind, KnobReader, KnobStatus, KnobType, knobs
-from gaudi_runtime.knobs.values import FLAG
+from gaudi_runtime.knobs.table import FLAG, Knob, KnobHome, KnobKind, KnobReader, KnobStatus, KnobType, knobs
 
 RELEASES: dict[str, dict[str, list[str] | None]] = json.loads(
     (Path(__file__).parents[3] / "data" / "vllm_arguments.json").read_text()

@@ -22,7 +22,6 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import (
     BucketFilter,
-    count_candidates,
     make_plan,
     plan_of_device,
     violated_decode_rule,
@@ -267,24 +266,6 @@ def test_phase_of_more_than_250000_buckets_is_refused() -> None:
     assert str(refused.value) == (
         "the plan has more than 250000 decode buckets. Choose larger steps in bucketing.decode, or another strategy"
     )
-
-
-SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2), blocks=RangeSettings(step=16, max=32))
-
-
-@pytest.mark.parametrize(
-    ("policy", "count"),
-    [
-        (SMALL_LINEAR, 1 * 4 * 3 + 3 * 6),
-        (linear(query=RangeSettings(max=512), blocks=RangeSettings(min=0)), 0),
-        (linear(batch_size=RangeSettings(step=1, max=9_999), query=RangeSettings(min=1, step=1, max=9_999)), 3 * 7),
-        (BucketPolicy(strategy=Strategy.FILE, file="(1, 128, 0)"), 11),
-        (BucketPolicy(strategy=Strategy.FILE), 0),
-        (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),
-    ],
-)
-def test_candidates_are_counted_from_the_ranges(policy: BucketPolicy, count: int) -> None:
-    assert count_candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
 
 
 def test_exponential_names_every_ignored_setting() -> None:

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
-from gaudi_runtime.knobs.setting_fields import PAD_LIMITS
+from gaudi_runtime.knobs.fields import PAD_LIMITS
 
 DATA = Path(__file__).parents[3] / "data"
 VECTORS = json.loads((DATA / "bucketing.json").read_text())

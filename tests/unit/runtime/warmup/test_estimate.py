@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.warmup.estimate import Estimate, Samples, Step, StepKind, Work, eta_seconds
 
@@ -126,30 +125,3 @@ def test_bucket_is_forecast_from_three_measured_buckets() -> None:
     estimate.record_seconds(step(StepKind.COMPILE, LARGE), 4.0)
     assert estimate.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(4.0)
     assert estimate.forecast(step(StepKind.CAPTURE)) is None
-
-
-def test_pace_without_a_measured_step_is_none() -> None:
-    assert Estimate(128).pace((StepKind.COMPILE,), 10.0, 1.0) is None
-
-
-def test_pace_of_a_plan_is_its_steps_plus_other_time() -> None:
-    estimate = Estimate(128)
-    plan = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 384, 0)), decode=(Bucket(2, 1, 8),))
-    for bucket, seconds in ((Bucket(1, 128, 0), 2.0), (Bucket(1, 384, 0), 4.0)):
-        estimate.record_seconds((StepKind.COMPILE, BucketPhase.PROMPT, bucket), seconds)
-        estimate.record_seconds((StepKind.CAPTURE, BucketPhase.PROMPT, bucket), 1.0)
-    estimate.record_seconds((StepKind.COMPILE, BucketPhase.DECODE, Bucket(2, 1, 8)), 7.0)
-    estimate.record_seconds((StepKind.CAPTURE, BucketPhase.DECODE, Bucket(2, 1, 8)), 0.5)
-    pace = estimate.pace((StepKind.COMPILE, StepKind.CAPTURE), 20.0, 5.0)
-    assert pace is not None
-    assert pace.seconds_of(plan, 128) == pytest.approx(2 + 4 + 1 + 1 + 7 + 0.5 + 5)
-    fewer = BucketPlan(prompt=(Bucket(1, 256, 0),), decode=plan.decode)
-    assert pace.seconds_of(fewer, 128) == pytest.approx(3 + 1 + 7 + 0.5 + 5)
-
-
-def test_pace_of_an_unmeasured_kind_is_the_mean_of_others() -> None:
-    estimate = Estimate(128)
-    estimate.record_seconds((StepKind.LOAD, BucketPhase.PROMPT, Bucket(1, 128, 0)), 2.0)
-    pace = estimate.pace((StepKind.COMPILE,), 20.0, 0.0)
-    assert pace is not None
-    assert (pace.prompt.fixed, pace.decode.fixed) == (2.0, 2.0)

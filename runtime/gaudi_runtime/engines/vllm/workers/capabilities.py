@@ -310,6 +310,7 @@ def _check_speculation(runner: Any) -> None:
             f"method {NGRAM}, or remove --speculative-config."
         )
     find_degradations(runner, DRAFTS)
+    find_degradations(runner.input_batch, BATCH)
     if getattr(runner, "attn_block_size", None) not in (None, runner.block_size):
         raise UnsupportedModel(
             "Speculative decoding is not supported for models with recurrent layers. Remove --speculative-config."

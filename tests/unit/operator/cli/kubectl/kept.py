@@ -5,22 +5,12 @@ from typing import Any
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.rollout.controller_revision import failure_annotations, stored_revisions
-from gaudi_operator.core.rollout.inputs import revision_inputs, serialize_inputs
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, serialize_inputs
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import resource
 
 FAILURE = Problem("WarmupStalled", "No progress in pod tiny-b-x.")
-ADVICE = "A plan learned from the traffic so far needs 24 graphs instead of 84."
-ADVISED: dict[str, Any] = {
-    "basis": "Measured",
-    "promptBuckets": 12,
-    "decodeBuckets": 72,
-    "kvBlocks": 100,
-    "advice": {"pod": "a", "message": ADVICE},
-}
-"""status.plan with advice."""
 NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
 
 

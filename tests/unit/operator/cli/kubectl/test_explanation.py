@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.cli.kubectl.explanation import explain
 from tests.support.builders import Object
-from tests.unit.operator.cli.kubectl.kept import ADVICE, ADVISED, shown
+from tests.unit.operator.cli.kubectl.kept import shown
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
 WAITS = ("Ready", False, "Unschedulable", "Pod tiny-a-x finds no node.")
@@ -26,10 +26,6 @@ def test_ready_resource_lists_its_unexpected_conditions() -> None:
     assert explain(shown(READY, cold)).evidence == (
         "BucketCoverage: ColdShapes: Requests met shapes without a warm graph.",
     )
-
-
-def test_advice_to_learn_is_evidence_of_a_ready_resource() -> None:
-    assert explain(shown(READY, plan=ADVISED)).evidence == (ADVICE,)
 
 
 PROBLEMS = {

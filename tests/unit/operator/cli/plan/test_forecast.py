@@ -99,7 +99,7 @@ def test_verdict_and_remedy_come_before_the_table() -> None:
     verdict, _, why = before.partition(" (an estimate) ")
     assert verdict.startswith("UNKNOWN: ")
     assert why.startswith("why: About 15 of 24 prompt graphs")
-    assert "remedy: lower readiness.minCapturedPromptPercent to 62 or: " in before
+    assert "remedy: raise warmup.graphMemoryPercent or: " in before
     assert (
         "or: set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit warning: " in before
     )
@@ -109,14 +109,10 @@ def test_shortfall_by_only_some_sources_has_verdict_unknown() -> None:
     assert verdict_and_exit_code(SEED) == ("UNKNOWN", 5)
 
 
-def test_first_remedy_is_the_reachable_threshold() -> None:
-    assert asked(SEED)["remedies"][0] == "lower readiness.minCapturedPromptPercent to 62"
-
-
 def test_remedy_of_a_too_large_model_is_more_cards() -> None:
     found = asked(SEED, "--model", "meta-llama/Llama-3.1-70B")
     assert found["problems"][0]["reason"] == "WeightsTooLarge"
-    assert found["remedies"] == ["raise parallelism.tensor to 2"]
+    assert found["remedies"] == ["raise parallelism.tensor", "use a card with more memory"]
     assert verdict_and_exit_code(SEED, "--model", "meta-llama/Llama-3.1-70B") == ("DOES NOT FIT", 3)
 
 

@@ -34,14 +34,6 @@ def test_value_in_the_text_is_in_the_printed_table(figure: str) -> None:
     assert figure in printed(EXAMPLE)
 
 
-def test_page_shows_the_advice_for_hpu_graphs(tmp_path: Path) -> None:
-    manifest = tmp_path / "all.yaml"
-    graphs = EXAMPLE.read_text().replace("  engine:\n", "  engine:\n    executionMode: HpuGraphs\n")
-    manifest.write_text(graphs.replace("minCapturedPromptPercent: 80", "minCapturedPromptPercent: 100"))
-    (advice,) = re.findall(r"`(raise .*?)`", PAGE)
-    assert f"or: {advice}\n" in printed(manifest)
-
-
 def test_page_lists_every_verdict_with_its_exit_code() -> None:
     rows = dict(re.findall(r"^\| `([A-Z ]+)` \| (\d) \|", PAGE, re.MULTILINE))
     assert rows == {verdict.value: str(verdict.exit_code) for verdict in Verdict}

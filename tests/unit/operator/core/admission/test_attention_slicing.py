@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
+from gaudi_operator.core.admission.engine_settings import check_attention_slicing
 from gaudi_operator.core.inference import Inference
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object, merged

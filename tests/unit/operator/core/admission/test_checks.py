@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.kv_cache_bounds import max_kv_blocks
+from gaudi_operator.core.admission.engine_settings import max_kv_blocks
 from gaudi_operator.core.admission.spec_checks import check_published_access, first_violation
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_runtime.errors import Problem

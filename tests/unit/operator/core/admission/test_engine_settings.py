@@ -10,8 +10,8 @@ from gaudi_operator.core.admission.engine_settings import why_settings_are_ignor
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
 from gaudi_operator.core.status.spec_conditions import judge_settings_effective
 from gaudi_runtime.errors import Problem

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.hints import plan_hints
+from gaudi_operator.core.admission.engine_settings import plan_hints
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.status.spec_conditions import judge_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode

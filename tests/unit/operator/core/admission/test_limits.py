@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
-from gaudi_operator.core.admission.limits import LIMITS, PERMISSIONS, has_image_prefix, is_path_inside
-from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.pod_policy import LIMITS, PERMISSIONS, PodPolicy, has_image_prefix, is_path_inside
 from gaudi_operator.core.children.desired import limited_children
-from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import judged
 from tests.unit.operator.core.limit_cases import (

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_controlling_annotation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
-from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import stored, template

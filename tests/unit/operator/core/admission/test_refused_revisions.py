@@ -7,7 +7,7 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_checks import check_groups_served, check_revision_allowed, first_violation
 from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference, resource

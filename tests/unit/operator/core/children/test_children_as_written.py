@@ -10,12 +10,19 @@ import pytest
 import yaml
 from syrupy.assertion import SnapshotAssertion
 
-from gaudi_operator.core.children.network_objects import network_policy, service, service_account
-from gaudi_operator.core.children.scaling_objects import horizontal_pod_autoscaler, pod_disruption_budget
-from gaudi_operator.core.children.workloads import controller_revision, leader_worker_set, replica_set
+from gaudi_operator.core.children.workloads import (
+    controller_revision,
+    horizontal_pod_autoscaler,
+    leader_worker_set,
+    network_policy,
+    pod_disruption_budget,
+    replica_set,
+    service,
+    service_account,
+)
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
-from gaudi_operator.core.rendering.recipe_pvc import kept_revisions_config_map, recipe_pvc
+from gaudi_operator.core.rendering.pod_volumes import kept_revisions_config_map, recipe_pvc
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from tests.unit.operator.core.resources import DEFAULTS

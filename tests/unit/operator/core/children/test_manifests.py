@@ -4,8 +4,7 @@ import pytest
 
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.children.desired import child_actions
-from gaudi_operator.core.children.network_objects import endpoint_url, service
-from gaudi_operator.core.children.scaling_objects import pod_disruption_budget
+from gaudi_operator.core.children.workloads import endpoint_url, pod_disruption_budget, service
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
 from gaudi_operator.core.rollout.replicas import PlannedReplicas
 from tests.unit.operator.core.resources import inference

@@ -14,8 +14,6 @@ from gaudi_runtime.contract.report import (
     MemorySplit,
     Phase,
     PhaseProgress,
-    PlanAdvice,
-    PlanCost,
     RuntimeFailure,
 )
 from tests.support.builders import copied
@@ -38,7 +36,6 @@ PROGRESS = st.integers(0, MOST_COUNT).flatmap(
         graph_bytes=LARGE,
     )
 )
-COST = st.builds(PlanCost, graphs=st.sampled_from([0, MOST_COUNT]), warmup_seconds=SECONDS)
 FIELDS = st.fixed_dictionaries(
     {
         "phase": st.sampled_from(Phase),
@@ -49,7 +46,6 @@ FIELDS = st.fixed_dictionaries(
         "eta_seconds": st.none() | SECONDS,
         "recompiles_since_ready": st.sampled_from([0, MOST_COUNT]),
         "memory": st.builds(MemorySplit, free=LARGE, usable=LARGE, graphs=LARGE, kv_cache=LARGE, kv_blocks=LARGE),
-        "advice": st.none() | st.builds(PlanAdvice, now=COST, learned=COST),
         "failure": st.none() | st.just(RuntimeFailure(reason="R" * 64, message="m" * 1500 + ".")),
         "cold_shapes": st.lists(
             st.builds(ColdShape, phase=st.just("decode"), shape=st.tuples(LARGE, LARGE, LARGE), count=st.just(1)),

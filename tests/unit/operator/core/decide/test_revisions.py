@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rendering.execution_mode import execution_mode
-from gaudi_operator.core.rollout.desired_revision import desired_revision, use_stored_mode
-from gaudi_operator.core.rollout.inputs import (
+from gaudi_operator.core.rendering.runtime_config import execution_mode
+from gaudi_operator.core.rollout.revision import (
+    Revision,
     are_same_inputs,
     revision_name,
     serialize_inputs,
 )
-from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision, use_stored_mode
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import upgraded

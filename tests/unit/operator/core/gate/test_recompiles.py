@@ -14,8 +14,7 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
-from gaudi_operator.core.gate.judgement import judge_gates
-from gaudi_operator.core.gate.recompiles import RECOMPILING
+from gaudi_operator.core.gate.judgement import RECOMPILING, judge_gates
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.text_formats import format_timestamp

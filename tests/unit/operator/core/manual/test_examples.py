@@ -8,15 +8,16 @@ import yaml
 
 from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, DeploymentForecast, Verdict
-from gaudi_operator.core.admission.attention_slicing import check_attention_slicing
-from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.hints import plan_hints
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, SERVE_ANYWAY, DeploymentForecast, Verdict
+from gaudi_operator.core.admission.engine_settings import (
+    check_attention_slicing,
+    plan_hints,
+    policy_check,
+    why_settings_are_ignored,
+)
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_runtime.forecast.advice import SERVE_ANYWAY
 from gaudi_runtime.knobs.render import EngineOptions, render_engine_options
 from gaudi_runtime.planning.coverage import plan_coverage
 from tests.support.builders import merged
@@ -85,7 +86,7 @@ def test_remedies_of_an_unknown_forecast_are_sufficient(manifest: Manifest) -> N
         assert found.remedies == (NAME_THE_MODEL,)
         return
     serve, lower = found.remedies
-    assert serve == SERVE_ANYWAY.text
+    assert serve == SERVE_ANYWAY
     thresholds = dict.fromkeys(re.findall(r"minCaptured\w+Percent", lower), 0)
     served = forecast_of(merged(manifest, {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}}))
     assert served.verdict is Verdict.WARNINGS

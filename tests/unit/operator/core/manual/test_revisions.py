@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.inputs import are_same_inputs, revision_inputs, revision_name, serialize_inputs
+from gaudi_operator.core.rollout.revision import are_same_inputs, revision_inputs, revision_name, serialize_inputs
 from tests.unit.operator.core.resources import inference
 
 PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "revisions.md").read_text()

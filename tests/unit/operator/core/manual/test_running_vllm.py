@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import policy_check, why_settings_are_ignored
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantities import parse_bytes

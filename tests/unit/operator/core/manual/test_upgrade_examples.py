@@ -11,7 +11,7 @@ import yaml
 
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.inference import read_inference
-from gaudi_operator.core.rollout.inputs import revision_inputs
+from gaudi_operator.core.rollout.revision import revision_inputs
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import DEFAULTS
 

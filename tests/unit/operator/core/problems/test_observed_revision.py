@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
-from gaudi_operator.core.gate.recompiles import ADD_SIZES
+from gaudi_operator.core.gate.judgement import ADD_SIZES
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, RequestCounts, ServedTraffic, ServedVision

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.rendering.model_files import checkpoint_folder
+from gaudi_operator.core.rendering.pod_volumes import checkpoint_folder
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rollout.desired_revision import desired_revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     ExecutionMode,

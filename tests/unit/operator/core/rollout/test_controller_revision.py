@@ -13,8 +13,8 @@ from gaudi_operator.core.rollout.controller_revision import (
     read_failure,
     stored_revisions,
 )
-from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import DEFAULTS, inference
 

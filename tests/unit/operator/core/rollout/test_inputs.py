@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
-from gaudi_operator.core.rollout.inputs import (
+from gaudi_operator.core.rollout.revision import (
     VERSION,
     are_same_inputs,
     read_inputs,

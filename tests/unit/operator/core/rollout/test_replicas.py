@@ -9,8 +9,14 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.live_workloads import revision_of, revisions_with_workloads
-from gaudi_operator.core.rollout.replicas import count_ending_pods, count_pods, full_replicas, full_replicas_by_revision
+from gaudi_operator.core.rollout.replicas import (
+    count_ending_pods,
+    count_pods,
+    full_replicas,
+    full_replicas_by_revision,
+    revision_of,
+    revisions_with_workloads,
+)
 from gaudi_operator.core.rollout.revision import PodGroup, Revision
 from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
 from tests.support.builders import Object

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.rollout.desired_revision import desired_revision
 from gaudi_operator.core.rollout.revision import PodGroup, Revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_operator.core.text_formats import canonical_json
 from tests.unit.operator.core.resources import DEFAULTS, inference
 

@@ -10,7 +10,11 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import read_identity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.room import can_replace_in_place, explain_blocked_upgrade, why_replaced_in_place
+from gaudi_operator.core.rollout.rollout_plan import (
+    can_replace_in_place,
+    explain_blocked_upgrade,
+    why_replaced_in_place,
+)
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.gate.recompiles import ADD_SIZES
+from gaudi_operator.core.gate.judgement import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.condition_table import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions

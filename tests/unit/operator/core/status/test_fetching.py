@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.rendering.model_files import describe_fetch_progress
+from gaudi_operator.core.rendering.pod_volumes import describe_fetch_progress
 from gaudi_operator.core.status.status_builder import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.plan import describe_plan, plan_state
+from gaudi_operator.core.status.warmup_figures import describe_plan, plan_state
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, PlanGaps, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.forecasts import from_the_hub, seed

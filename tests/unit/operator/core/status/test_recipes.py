@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RecipeCacheState, Revisions
 from gaudi_operator.core.status.conditions import FALSE, TRUE
-from gaudi_operator.core.status.recipes import recipe_cache_state
 from gaudi_operator.core.status.spec_conditions import judge_settings_effective
+from gaudi_operator.core.status.warmup_figures import recipe_cache_state
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference

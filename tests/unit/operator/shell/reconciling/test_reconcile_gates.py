@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
-from gaudi_operator.core.admission.kv_cache_bounds import policy_check
+from gaudi_operator.core.admission.engine_settings import policy_check
 from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import ApiResponse

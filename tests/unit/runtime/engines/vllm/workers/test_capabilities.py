@@ -8,6 +8,7 @@ from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.workers.bridge import open_bridge
 from gaudi_runtime.engines.vllm.workers.capabilities import (
+    BATCH,
     CORRECTED_BATCH,
     DEFRAGMENTER,
     DRAFTS,
@@ -160,7 +161,11 @@ def test_pooling_models_are_refused() -> None:
         HpuVerbs(runner, bridge(Card()))
 
 
-DRAFTED = [("HPUModelRunner", each) for each in DRAFTS] + [("HPUBucketingManager", each) for each in SEEDS]
+DRAFTED = [
+    *(("HPUModelRunner", each) for each in DRAFTS),
+    *(("InputBatch", each) for each in BATCH),
+    *(("HPUBucketingManager", each) for each in SEEDS),
+]
 
 
 @pytest.mark.parametrize("case", DRAFTED, ids=label)

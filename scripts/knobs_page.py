@@ -1,17 +1,23 @@
-"""The page docs/reference/knobs.md: introduction.md, the knobs of engine.settings, and what replaces other knobs."""
+"""Writes docs/reference/knobs.md: knobs_page.md, the knobs of engine.settings, and what replaces other knobs.
 
+`python -m scripts.knobs_page` writes the page. With `--check`, it fails if the page differs.
+"""
+
+import sys
 from collections.abc import Iterator
-from importlib.resources import files
+from pathlib import Path
 
-from gaudi_runtime.knobs.table import Knob, KnobHome, KnobType, format_values, knobs
-from gaudi_runtime.knobs.values import FLAG
+from gaudi_runtime.knobs.table import FLAG, Knob, KnobHome, KnobType, format_values, knobs
+from scripts.generated import ROOT, write_or_check
+
+PAGE = ROOT / "docs" / "reference" / "knobs.md"
 
 _TYPES = {KnobType.INT: "integer", KnobType.FLOAT: "number", KnobType.JSON: "JSON", KnobType.PATH: "absolute path"}
 
 
 def render_page() -> str:
     """Return the complete page of knobs in Markdown."""
-    introduction = files(__package__).joinpath("introduction.md").read_text(encoding="utf-8")
+    introduction = Path(__file__).with_suffix(".md").read_text()
     return "\n".join(
         [
             introduction.format(total=len(knobs())),
@@ -66,3 +72,7 @@ def _remarks(knob: Knob) -> Iterator[str]:
         yield f"Only with {', '.join(f'{key} {format_values(key, *words)}' for key, words in knob.needs.items())}."
     if knob.plan_effects:
         yield f"Plan: {', '.join(knob.plan_effects)}."
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check({PAGE: render_page()}))

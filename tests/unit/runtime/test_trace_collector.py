@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.tracing.collector import Collector, read_collector
+from gaudi_runtime.trace_collector import Collector, read_collector
 
 BASE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
 OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4317"}

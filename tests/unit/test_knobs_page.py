@@ -2,8 +2,8 @@
 
 import re
 
-from gaudi_runtime.knobs.page import render_page
 from gaudi_runtime.knobs.table import KnobHome, knobs
+from scripts.knobs_page import render_page
 
 PAGE = render_page()
 
