@@ -65,7 +65,7 @@ class Setting:
 def adjustable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, ...]:
     """Return all settings of this deployment that advice may change."""
     ranks = inputs.parallelism.tensor
-    heads = {layer.attention.heads for layer in shape.layers}
+    heads = {layer.heads for layer in shape.layers}
     rank_counts = [
         count for count in TENSOR_RANKS if count > ranks and count % ranks == 0 and not any(n % count for n in heads)
     ]
