@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import Card, assume_rates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
-from gaudi_runtime.catalog.layer_types import LayerKinds, wrong_answer_settings
-from gaudi_runtime.catalog.models.quantization import ASKED_FOR
-from gaudi_runtime.catalog.models.shape import Attention, ModelShape
+from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, wrong_answer_settings
+from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.release_pairs import PAIRS
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible, Problem
@@ -52,6 +53,10 @@ def _memory_and_problems(
 ) -> tuple[MemoryForecast | None, tuple[Problem, ...]]:
     if shape is None or total is None:
         return None, ()
+    length = inputs.limits.max_model_len
+    if shape.max_length is not None and length > shape.max_length and not inputs.extends_length:
+        message = f"maxModelLen is {length}, but the model supports at most {shape.max_length} tokens"
+        return None, (Problem(Reason.LENGTH, message),)
     try:
         return forecast_memory(inputs, shape, total), ()
     except PlanImpossible as error:
@@ -132,10 +137,10 @@ def _memory_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> I
 
 def _layer_problems(inputs: ForecastInputs, shape: ModelShape | None) -> Iterator[Problem]:
     """Yield a problem for each setting with which vLLM's plugin gives wrong answers for the layers of the model."""
-    attentions = [layer.attention for layer in shape.layers] if shape else []
-    windows = {isinstance(attention, Attention) and bool(attention.sliding_window) for attention in attentions}
-    kinds = LayerKinds(mixes_windows=len(windows) > 1)
-    for sentence in wrong_answer_settings(kinds, inputs.limits, caches_states=True):
+    windows = {layer.windowed for layer in shape.layers} if shape else set()
+    has_states = shape is not None and shape.family != RELABELED and any(layer.state_bytes for layer in shape.layers)
+    kinds = LayerKinds(mixes_windows=len(windows) > 1, has_gated_delta_nets=has_states)
+    for sentence in wrong_answer_settings(kinds, inputs.limits, caches_states=PAIRS[0].caches_states):
         yield Problem(Reason.WRONG_ANSWERS, sentence.rstrip("."))
 
 
@@ -154,20 +159,18 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
             "The model's shape is unknown, so the sizes of weights, KV cache and graphs are also unknown. The plan "
             f"assumes {int(blocks.value)} KV blocks."
         )
-    elif any(isinstance(layer.attention, Attention) and layer.attention.sliding_window for layer in shape.layers):
+    elif any(layer.windowed for layer in shape.layers):
         yield (
             "Some layers use a sliding window. The KV cache of these layers is counted in full, because servers "
             "allocate the full size."
         )
-    if shape is not None and shape.extra_parameters:
+    if shape is not None and shape.takes_images:
         yield "The workspace does not include the memory for images. The first pod measures this memory."
     method = inputs.quantization
     # INC and FP8 convert any checkpoint. Every other method needs a checkpoint that is stored in its format.
     converts = method in (None, QuantizationMethod.INC, QuantizationMethod.FP8)
     if shape is not None and shape.quantization is None and method is not None and not converts:
-        usual = ASKED_FOR[method]
-        grouping = f" in groups of {usual.group_size}" if usual.group_size else ""
-        yield f"The {method} format of the checkpoint is unknown. Weights of {usual.bits} bits{grouping} are assumed."
+        yield f"The {method} format of the checkpoint is unknown. Weights of {QUANTIZED_BITS[method]} bits are assumed."
     if inputs.has_unmeasured_graphs and card.rates is not None:
         yield UNMEASURED
     if card.rates is None:

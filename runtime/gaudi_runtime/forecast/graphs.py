@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import WarmupRates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.models.known import known_shape
-from gaudi_runtime.catalog.models.rank_memory import Spread, bytes_per_token
+from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS, Spread, bytes_per_token
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs
@@ -56,7 +56,7 @@ def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None
     note = "by the number of layers"
     return PhaseRates(
         compile_seconds=_widen_for_fp8(
-            _scale_figure(compile_seconds, seconds_factor, note, is_model_known=shape is not None), spread
+            _scale_figure(compile_seconds, seconds_factor, note, is_model_known=shape is not None), shape, spread
         ),
         capture_seconds=_scale_figure(capture_seconds, seconds_factor, note, is_model_known=shape is not None),
         bytes_per_weight=_scale_figure(
@@ -77,9 +77,10 @@ def _scale_factors(measured_model: str, shape: ModelShape, spread: Spread) -> tu
     return layer_ratio, layer_ratio * token_bytes / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
 
 
-def _widen_for_fp8(figure: Figure, spread: Spread | None) -> Figure:
+def _widen_for_fp8(figure: Figure, shape: ModelShape | None, spread: Spread | None) -> Figure:
     """Return the figure with a higher upper bound for FP8, whose recipes take longer to compile."""
-    if spread is None or spread.quantization is None or spread.quantization.bits != FP8_BITS:
+    method = (spread and spread.quantization) or (shape and shape.quantization)
+    if not method or QUANTIZED_BITS[method] != FP8_BITS:
         return figure
     # The factor is an upper bound, because it was published for one model only.
     return replace(figure, source=f"{figure.source}; {FP8_SOURCE}", high=max(figure.most, figure.value * FP8_COMPILE))

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from gaudi_runtime.catalog.models.config_json import DTYPE_BYTES
-from gaudi_runtime.catalog.models.quantization import effective_quantization
 from gaudi_runtime.catalog.models.rank_memory import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
@@ -21,6 +20,8 @@ from gaudi_runtime.contract.config import (
 
 ONE_CARD = ParallelismConfig()
 DEFAULT_WARMUP = WarmupConfig()
+EXTENSIONS = frozenset({"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "--hf-overrides"})
+"""The settings that may allow a longer sequence than config.json states."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class ForecastInputs:
 
     If `quantization` is None, the checkpoint determines the quantization. `device_memory` (bytes) replaces the memory
     of the card. `kv_blocks` replaces the result of the memory split, for example after a measurement.
+    `extends_length` is True if a setting allows a longer sequence than the model states.
     """
 
     policy: BucketPolicy
@@ -42,6 +44,7 @@ class ForecastInputs:
     quantization: QuantizationMethod | None = None
     device_memory: int | None = None
     kv_blocks: int | None = None
+    extends_length: bool = False
 
     @property
     def captures(self) -> bool:
@@ -84,6 +87,7 @@ def inputs_from_config(config: RuntimeConfig) -> ForecastInputs:
         kv_cache_dtype=config.model.kv_cache_dtype,
         quantization=config.model.quantization.method if config.model.quantization else None,
         device_memory=config.engine.device_memory_bytes,
+        extends_length=not EXTENSIONS.isdisjoint(config.engine.settings),
     )
 
 
@@ -101,6 +105,6 @@ def model_spread(inputs: ForecastInputs, shape: ModelShape) -> Spread:
         pipeline_stages=parallelism.pipeline,
         dtype_bytes=dtype_bytes,
         kv_dtype_bytes=dtype_bytes if inputs.kv_cache_dtype is KvCacheDtype.AUTO else 1,
-        quantization=effective_quantization(shape.quantization, inputs.quantization),
+        quantization=inputs.quantization,
         expert_ranks=parallelism.tensor * parallelism.data if parallelism.experts else None,
     )

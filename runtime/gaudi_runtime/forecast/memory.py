@@ -31,8 +31,14 @@ def forecast_memory(inputs: ForecastInputs, shape: ModelShape, card_memory: Figu
 
     cards = [(stage, stage_split(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
     # Every card holds a part of every block, so the card with the fewest blocks limits the number of blocks.
-    fullest_stage, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block_bytes, card[1].free))
+    sequence_count = inputs.limits.max_num_seqs
+    fullest_stage, split = min(cards, key=lambda card: (_count_blocks(*card, sequence_count), card[1].free))
     return _build_forecast(inputs, shape, card_memory, workspace, fullest_stage, split)
+
+
+def _count_blocks(stage: StageMemory, split: DeviceMemorySplit, sequences: int) -> int:
+    """Return the KV blocks of a card, whose KV cache also holds the recurrent states of all sequences."""
+    return max(0, split.kv_cache - sequences * stage.state_bytes) // max(1, stage.block_bytes)
 
 
 def _build_forecast(
@@ -46,7 +52,8 @@ def _build_forecast(
     rank_count = inputs.parallelism.tensor * inputs.parallelism.pipeline
     place = "on the one card" if rank_count == 1 else f"on the fullest of {rank_count} cards"
     shape_source = f"the shape of {shape.name or f'a {shape.family} model'}, {place}"
-    weights = Figure(stage.weight_bytes, shape_source, Confidence.CALCULATED)
+    weight_source = "the weight files" if shape.file_bytes else "an estimate by config.json, without an image tower"
+    weights = Figure(stage.weight_bytes, f"{weight_source}; {shape_source}", Confidence.CALCULATED)
     workspace_figure = Figure(workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
     confidence = lowest_confidence(card_memory, weights, workspace_figure)
     return MemoryForecast(
@@ -58,5 +65,9 @@ def _build_forecast(
         graphs=Figure(split.graphs, f"usable * graphMemoryShare {inputs.warmup.graph_memory_share:g}", confidence),
         kv_cache=Figure(split.kv_cache, "usable less graphs", confidence),
         block=Figure(stage.block_bytes, shape_source, Confidence.CALCULATED),
-        kv_blocks=Figure(split.kv_cache // stage.block_bytes, "KV cache divided by the bytes of a block", confidence),
+        kv_blocks=Figure(
+            _count_blocks(stage, split, inputs.limits.max_num_seqs),
+            "KV cache less recurrent states of all sequences, divided by the bytes of a block",
+            confidence,
+        ),
     )

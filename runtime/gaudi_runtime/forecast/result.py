@@ -19,6 +19,7 @@ class Reason(StrEnum):
     NO_KV_BLOCK = "NoKvBlock"
     SEQUENCE_TOO_LONG = "SequenceTooLong"
     PLAN_IMPOSSIBLE = "PlanImpossible"
+    LENGTH = "LengthUnsupported"
     WRONG_ANSWERS = "WrongAnswers"
     GRAPHS_MISSING = "GraphsMissing"
 

@@ -112,11 +112,11 @@ def forecast(
     the schema: kubectl apply --dry-run=server -f model.yaml
 
     \b
-    0  FITS                room for the model and for the graphs that readiness requires
+    0  FITS                room for the model, its KV cache and one sequence of maxModelLen
     0  FITS WITH WARNINGS  the same as FITS, with warnings to read first
-    3  DOES NOT FIT        no room for the model, or no room for these graphs by any estimate
-    4  REFUSED             the operator refuses the spec
-    5  UNKNOWN             only the first pod can show it: the answer names what is missing
+    3  DOES NOT FIT        no room for the model, or for the graphs that readiness requires
+    4  REFUSED             the operator refuses the spec, or the model supports no such length
+    5  UNKNOWN             the shape of the model is unknown
     2  the document or an option is wrong
 
     \b

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.cli.plan.document import PlanDocument, read_text
+from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.forecast_target import forecast_target
 from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
 from gaudi_operator.cli.plan.validation_hints import validation_hints
@@ -20,7 +20,7 @@ from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.rendering.runtime_config import captures_graphs
 from gaudi_runtime.catalog.cards import Card, card_named
-from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
+from gaudi_runtime.catalog.models.config_json import read_checkpoint
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -132,7 +132,9 @@ def _load_model_shape(model: str) -> ModelShape:
             f"model {model!r} is neither a known repository nor a file. Give the path of the checkpoint's config.json"
         )
     try:
-        return parse_config(read_text(path / "config.json" if path.is_dir() else path, MAX_CONFIG_BYTES))
+        return read_checkpoint(path)
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be read: {error.strerror}") from error
     except UnsupportedModel as error:
         raise ConfigError(
             f"{error}. Without --model, the buckets are still planned, and the first pod measures memory"

@@ -209,7 +209,7 @@ def format_amount(value: float, unit: str) -> str:
 
 def _graphs_sentence(phase: PhaseForecast, *, captures: bool) -> str:
     if phase.captured_buckets is None:
-        unknown_note = ", and how many graphs fit is unknown" if captures else ""
+        unknown_note = "; the first pod measures how many graphs fit, and none is needed to serve" if captures else ""
         return f"{phase.phase}: {plural(phase.planned, 'bucket')}{unknown_note}"
     captured_count, best_count = len(phase.captured_buckets), phase.captured_at_best
     suffix = f", {best_count} by the most optimistic source" if best_count not in (None, captured_count) else ""

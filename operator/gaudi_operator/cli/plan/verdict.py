@@ -1,8 +1,7 @@
 """The verdict of a forecast with its reasons and remedies, as pure functions.
 
 The rules in `DeploymentForecast.verdict` are in the order of their priority. For example, a spec that the operator
-refuses is REFUSED even if it fits. Thresholds are compared only with known figures. In other execution modes, the
-figures of HPU graphs do not count as known.
+refuses is REFUSED even if it fits. Graphs that may be missing are a warning, because a model serves without them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,8 @@ from enum import StrEnum
 from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.cli.plan.plan_figures import PlanFigures
 from gaudi_runtime.catalog.figure import Figure
-from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.config import EngineName, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.result import Forecast, Reason
@@ -44,7 +44,7 @@ _EXIT_CODES = {
     Verdict.UNKNOWN: 5,
 }
 
-_NEVER_FITS = {Reason.PARALLELISM, Reason.PLAN_IMPOSSIBLE}
+_NEVER_FITS = {Reason.PARALLELISM, Reason.PLAN_IMPOSSIBLE, Reason.LENGTH}
 """The problems of a forecast that no amount of memory solves. The operator refuses such a spec."""
 
 NAME_THE_MODEL = (
@@ -90,14 +90,12 @@ class DeploymentForecast:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict whether the model and the required graphs fit, or UNKNOWN if the figures are not sufficient."""
+        """The verdict whether the model, its KV cache and one sequence fit, or UNKNOWN without a shape of the model."""
         if self._refusal_problem or any(problem.reason in _NEVER_FITS for problem in self.forecast.problems):
             return Verdict.REFUSED
-        if self.forecast.problems:
+        if self.problems:
             return Verdict.DOES_NOT_FIT
-        if self._blocking_shortfalls:
-            return Verdict.DOES_NOT_FIT if self.shortfalls_certain else Verdict.UNKNOWN
-        if self.forecast.memory is None or (self.uncheckable_thresholds and not self.serves_anyway):
+        if self._unknown_reasons:
             return Verdict.UNKNOWN
         return Verdict.WARNINGS if self.warnings else Verdict.FITS
 
@@ -110,8 +108,8 @@ class DeploymentForecast:
 
     @property
     def _blocking_shortfalls(self) -> tuple[Problem, ...]:
-        """The shortfalls that prevent pods from serving."""
-        return () if self.serves_anyway else self.shortfalls
+        """The shortfalls that certainly prevent pods from serving."""
+        return self.shortfalls if self.shortfalls_certain and not self.serves_anyway else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -124,36 +122,32 @@ class DeploymentForecast:
     def reasons(self) -> tuple[str, ...]:
         """The reasons for a verdict other than FITS, as sentences."""
         problems = tuple(to_sentence(problem.message) for problem in self.problems)
-        return problems or tuple(self._unknown_reasons())
+        return problems or self._unknown_reasons
 
-    def _unknown_reasons(self) -> Iterator[str]:
-        if self.forecast.model is None:
-            yield UNKNOWN_SHAPE
-        elif self.forecast.memory is None:
-            yield UNKNOWN_MEMORY
-        if self.uncheckable_thresholds and not self.serves_anyway:
-            yield describe_gate(self.uncheckable_thresholds)
+    @property
+    def _unknown_reasons(self) -> tuple[str, ...]:
+        # A simulation without a described card has a memory of its own, in which everything fits.
+        if self.forecast.memory or self.config.engine.name is EngineName.SIM:
+            return ()
+        return (UNKNOWN_SHAPE if self.forecast.model is None else UNKNOWN_MEMORY,)
 
     @property
     def remedies(self) -> tuple[str, ...]:
         """The settings to change for the first reason, the preferred one first; empty if none is known."""
         if self.problems:
             return _REMEDIES.get(self.problems[0].reason, ())
-        if self.forecast.model is None:
-            return (NAME_THE_MODEL,)
-        if self.serves_anyway or not self.uncheckable_thresholds:
-            return ()
-        fields = " and ".join(f"readiness.minCaptured{phase.title()}Percent" for phase in self.uncheckable_thresholds)
-        return (SERVE_ANYWAY, f"lower {fields} to 0: a pod then serves before its graphs are captured")
+        return (NAME_THE_MODEL,) if UNKNOWN_SHAPE in self._unknown_reasons else ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings to read before a deployment. No warning prevents a pod from serving."""
         gaps = self.plan_figures.plan_coverage.describe_phases() if self.plan_figures else ()
         plan_warnings = self.forecast.plan.warnings if self.forecast.plan else ()
-        shortfall_messages = tuple(shortfall.message for shortfall in self.shortfalls) if self.serves_anyway else ()
-        gate_notes = (SERVES_ANYWAY,) if self.uncheckable_thresholds and self.serves_anyway else ()
-        return tuple(map(to_sentence, (*gaps, *plan_warnings, *shortfall_messages, *gate_notes, *self.hints)))
+        shortfalls = () if self._blocking_shortfalls else tuple(shortfall.message for shortfall in self.shortfalls)
+        gate = SERVES_ANYWAY if self.serves_anyway else describe_gate(self.uncheckable_thresholds)
+        gate_notes = (gate,) if self.uncheckable_thresholds else ()
+        cold = tuple(_cold_warnings(self.config))
+        return tuple(map(to_sentence, (*gaps, *plan_warnings, *cold, *shortfalls, *gate_notes, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Yield (name, unit, figure) for each known figure, memory first."""
@@ -188,6 +182,15 @@ class DeploymentForecast:
             ("capturing", "seconds", phase_forecast.capture_seconds),
         )
         yield from ((f"{phase} {name}", unit, figure) for name, unit, figure in figures if figure)
+
+
+def _cold_warnings(config: RuntimeConfig) -> Iterator[str]:
+    """Yield a warning if pods serve without warm-up, or without graphs."""
+    mode = config.engine.execution_mode
+    if not config.warmup.enabled:
+        yield "Warm-up is skipped. Each shape is compiled at its first use, while requests wait."
+    elif mode in (ExecutionMode.LAZY, ExecutionMode.EAGER):
+        yield f"No graphs are captured in execution mode {spec_spelling(mode)}, so each step takes longer."
 
 
 def to_sentence(text: str) -> str:

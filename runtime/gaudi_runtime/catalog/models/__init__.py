@@ -2,10 +2,7 @@
 
 config_json    converts config.json to a ModelShape; config_values checks that numbers are within bounds
 shape          ModelShape: the layers of a model
-families       the readers of the layers in config.json, one for each family of models
-quantization   the bits of the matrices
-vision         the parameters of the vision tower
-tensors        the weight tensors of a shape
+layers         the readers of a layer, one for each kind of KV cache
 rank_memory    the memory of one card of a group: weights, KV blocks, working memory
 known          the shape of a public model by its name
 validated      the models that are published as validated on Gaudi

@@ -17,6 +17,14 @@ class ConfigValues:
         # A key with the value `null` counts as missing, as in transformers.
         self._config = {key: value for key, value in config.items() if value is not None}
 
+    def with_defaults(self, defaults: Mapping[str, Any], renamed: Mapping[str, str]) -> "ConfigValues":
+        """Return these values with other names for some keys, and with defaults for missing keys."""
+        return ConfigValues({**defaults, **{renamed.get(key, key): value for key, value in self._config.items()}})
+
+    def replaced(self, **values: int) -> "ConfigValues":
+        """Return these values with some values replaced."""
+        return ConfigValues({**self._config, **values})
+
     def __contains__(self, key: str) -> bool:
         return key in self._config
 
@@ -30,9 +38,16 @@ class ConfigValues:
             raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a whole number from {low} to {high}")
         return value
 
-    def optional_integer(self, key: str) -> int | None:
-        """Return a whole number. Return None if the key is missing."""
-        return self.integer(key) if key in self else None
+    def first_integer(self, *keys: str, default: int = 0) -> int:
+        """Return the whole number of the first of these keys that is there. A list counts as its first item."""
+        key = next(filter(self.__contains__, keys), None)
+        if key is None:
+            return default
+        value = self._config[key]
+        number = value[0] if isinstance(value, list) and value else value
+        # JSON may write a whole number with a fraction: "factor": 4.0.
+        whole = int(number) if isinstance(number, float) and number.is_integer() else number
+        return ConfigValues({key: whole}).integer(key, low=0)
 
     def flag(self, key: str, default: bool) -> bool:
         """Return a boolean. Raises ModelUnreadable for any other value."""
@@ -48,13 +63,6 @@ class ConfigValues:
             raise ModelUnreadable(f"config.json: {key} is {value!r}, but must be a string")
         return value
 
-    def integers(self, key: str) -> tuple[int, ...]:
-        """Return a list of whole numbers, empty if the key is missing. Raises ModelUnreadable for any other value."""
-        value = self._config.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-            raise ModelUnreadable(f"config.json: {key} must be a list of whole numbers")
-        return tuple(value)
-
     def nested_object(self, key: str) -> "ConfigValues | None":
         """Return a nested object, or None if the key is missing. Raises ModelUnreadable for any other value."""
         value = self._config.get(key)
@@ -63,10 +71,6 @@ class ConfigValues:
         if not isinstance(value, dict):
             raise ModelUnreadable(f"config.json: {key} must be an object")
         return ConfigValues(value)
-
-    def nested_objects(self) -> "tuple[ConfigValues, ...]":
-        """Return all nested objects of this object."""
-        return tuple(ConfigValues(value) for value in self._config.values() if isinstance(value, dict))
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, empty if the key is missing. Raises ModelUnreadable for any other value."""

@@ -1,8 +1,8 @@
 """Public models by repository name, so that a forecast needs no checkpoint.
 
-known_models.json contains, for each repository, the keys of its config.json that memory depends on. It also contains
-the number of parameters that the publisher states, if this number is exact. A test compares it with the number that is
-calculated from the keys.
+known_models.json contains, for each repository, the length of its longest sequence, the bytes of its weight files, and
+the keys of its config.json that memory depends on. `listed` marks bytes that were read in a published index of weight
+files. The others follow from the published number of parameters. A test compares all of them with the keys.
 """
 
 import json
@@ -17,13 +17,13 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 
 @lru_cache(maxsize=1)
 def known_models() -> dict[str, dict[str, Any]]:
-    """Return the known models by lower-case repository name, as {"repository", "config", "parameters"}."""
+    """Return the known models by lower-case repository name, as {"repository", "length", "bytes", "config"}."""
     text = files("gaudi_runtime.catalog.models").joinpath("known_models.json").read_text(encoding="utf-8")
     entries = json.loads(text)["models"]
     return {
-        repository.lower(): {**entry, "repository": repository}
+        repository.lower(): {**entry, "repository": repository, "length": length}
         for entry in entries
-        for repository in entry["repositories"]
+        for repository, length in entry["repositories"].items()
     }
 
 
@@ -43,4 +43,6 @@ def known_shape(repository: str) -> ModelShape | None:
     entry = known_models().get(repository.lower()) or _models_by_short_name().get(repository.lower())
     if entry is None:
         return None
-    return replace(read_config(entry["config"]), name=entry["repository"])
+    return replace(
+        read_config(entry["config"]), name=entry["repository"], file_bytes=entry["bytes"], max_length=entry["length"]
+    )

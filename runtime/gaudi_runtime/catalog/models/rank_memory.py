@@ -3,53 +3,54 @@
 All sizes are in bytes. See docs/internals/warmup.md, Shapes and Workspace.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
 
-from gaudi_runtime.catalog.models.quantization import Quantization
-from gaudi_runtime.catalog.models.shape import Attention, Layer, Mlp, ModelShape
-from gaudi_runtime.catalog.models.tensors import (
-    Role,
-    Tensor,
-    embedding_tensor,
-    final_norm_tensor,
-    layer_tensors,
-    output_head_tensor,
-    stored_bytes,
-)
+from gaudi_runtime.catalog.models.shape import Layer, ModelShape
+from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import PlanImpossible
 
-# vLLM pads the vocabulary to a multiple of this step before it divides the vocabulary among ranks.
-VOCABULARY_STEP = 64
+QUANTIZED_BITS = {
+    QuantizationMethod.INC: 8,
+    QuantizationMethod.FP8: 8,
+    QuantizationMethod.AWQ: 4,
+    QuantizationMethod.GPTQ: 4,
+    QuantizationMethod.COMPRESSED_TENSORS: 8,
+    QuantizationMethod.MODELOPT: 8,
+    QuantizationMethod.MXFP4: 4,
+}
+"""The usual bits of a weight for each method."""
 
 
 @dataclass(frozen=True)
 class StageMemory:
-    """The fullest card of a pipeline stage: its weights, and one KV block for all layers of the stage."""
+    """The fullest card of a pipeline stage: its weights, one KV block, and the states of one sequence."""
 
     weight_bytes: int
     block_bytes: int
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Spread:
     """The distribution of a model over ranks, and the bytes of a weight and of a number in the KV cache.
 
-    `expert_ranks` is None if the tensor-parallel ranks split every expert like any other matrix.
+    `quantization` is the method that the deployment asks for. `expert_ranks` is None if the tensor-parallel ranks split
+    every expert like any other matrix.
     """
 
     tensor_ranks: int
     pipeline_stages: int
     dtype_bytes: int
     kv_dtype_bytes: int
-    quantization: Quantization | None = None
+    quantization: QuantizationMethod | None = None
     expert_ranks: int | None = None
 
 
 def check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
     """Raise PlanImpossible if the attention heads or the layers cannot be divided among the ranks."""
-    uneven_heads = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor_ranks]
+    uneven_heads = [layer.heads for layer in shape.layers if layer.heads % tensor_ranks]
     if uneven_heads:
         raise PlanImpossible(
             f"parallelism.tensor is {tensor_ranks}, but must be a divisor of the model's number of attention heads, "
@@ -68,17 +69,44 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
     """
     check_ranks(shape, spread.tensor_ranks, spread.pipeline_stages)
     stages = stage_layers(shape.layers, spread.pipeline_stages)
-    last_index = len(stages) - 1
+    embedding, layers_bytes = _loaded_bytes(shape, spread)
+    total_width = sum(layer.shared_matrices + layer.experts for layer in shape.layers)
+    # If the output head shares the weights of the embeddings, the last stage of several needs a copy of them.
+    embedding_copies = [int(index == 0) + int(index == len(stages) - 1) for index in range(len(stages))]
+    if len(stages) == 1:
+        embedding_copies = [shape.embedding_matrices]
     return tuple(
         StageMemory(
-            weight_bytes=_weight_bytes(_stage_tensors(shape, stage, index == 0, index == last_index), spread)
-            # The first stage also loads all parts outside the decoder, such as a vision tower. These parts are never
-            # quantized.
-            + (shape.extra_parameters * shape.dtype_bytes if index == 0 else 0),
+            weight_bytes=copies * -(-embedding // spread.tensor_ranks)
+            + ceil(layers_bytes * _rank_width(stage, spread) / total_width),
             block_bytes=kv_block_bytes(stage, spread, block_size),
+            state_bytes=sum(-(-layer.state_bytes // spread.tensor_ranks) for layer in stage),
         )
-        for index, stage in enumerate(stages)
+        for stage, copies in zip(stages, embedding_copies, strict=True)
     )
+
+
+def _loaded_bytes(shape: ModelShape, spread: Spread) -> tuple[int, int]:
+    """Return the bytes of one embedding matrix, and of everything else, as a server loads them."""
+    embedding = shape.vocab * shape.hidden * spread.dtype_bytes
+    file_bytes = shape.file_bytes or shape.parameters * shape.dtype_bytes
+    if shape.quantization is QuantizationMethod.MXFP4:
+        # The plugin converts these weights while it loads them (HPU_MXFP4_NATIVE is off by default).
+        file_bytes = shape.parameters * spread.dtype_bytes
+    elif shape.quantization is None:
+        file_bytes = file_bytes * spread.dtype_bytes // shape.dtype_bytes
+    elif shape.file_bytes is None:
+        file_bytes = file_bytes * QUANTIZED_BITS[shape.quantization] // (8 * shape.dtype_bytes)
+    layers_bytes = max(0, file_bytes - shape.embedding_matrices * embedding)
+    if shape.quantization is None and spread.quantization is not None:
+        layers_bytes = layers_bytes * QUANTIZED_BITS[spread.quantization] // (8 * spread.dtype_bytes)
+    return embedding, layers_bytes
+
+
+def _rank_width(layers: Sequence[Layer], spread: Spread) -> float:
+    """Return the width of the matrices of these layers on one card."""
+    expert_ranks = spread.expert_ranks or spread.tensor_ranks
+    return sum(layer.shared_matrices / spread.tensor_ranks + layer.experts / expert_ranks for layer in layers)
 
 
 def stage_layers(layers: Sequence[Layer], stage_count: int) -> list[Sequence[Layer]]:
@@ -92,60 +120,12 @@ def stage_layers(layers: Sequence[Layer], stage_count: int) -> list[Sequence[Lay
 
 
 def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
-    """Return the bytes of one KV block of `block_size` tokens for these layers on one card."""
-    return sum(count * _layer_block_bytes(layer, spread, block_size) for layer, count in Counter(layers).items())
+    """Return the bytes of one KV block of `block_size` tokens for these layers on one card.
 
-
-def _layer_block_bytes(layer: Layer, spread: Spread, block_size: int) -> int:
-    attention = layer.attention
-    if isinstance(attention, Attention):
-        kv_heads = -(-attention.kv_heads // spread.tensor_ranks)
-        return block_bytes(block_size, kv_heads, attention.head_dim, spread.kv_dtype_bytes, layer_count=1)
-    return latent_block_bytes(block_size, attention.kv_rank + attention.rope_dim, spread.kv_dtype_bytes, layer_count=1)
-
-
-def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layer_count: int) -> int:
-    """Return the bytes of one KV block: keys and values of `block_size` tokens in all layers of one card.
-
-    `kv_heads` is the number of KV heads on one card: the model's KV heads divided by the tensor-parallel size, and at
-    least 1.
+    A head is on one card. With more cards than heads, several cards hold the same head.
     """
-    return 2 * block_size * kv_heads * head_dim * dtype_bytes * layer_count
-
-
-def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layer_count: int) -> int:
-    """Return the bytes of one KV block with latent attention, which stores one vector per token.
-
-    `latent_dim` is the compressed rank plus the rotary part. Every card stores the whole vector.
-    """
-    return block_size * latent_dim * dtype_bytes * layer_count
-
-
-def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last: bool) -> Iterator[tuple[Tensor, int]]:
-    """Yield the tensors of a stage, each with its number of occurrences."""
-    for layer, count in Counter(layers).items():
-        yield from ((tensor, count) for tensor in layer_tensors(layer, shape.hidden))
-    padded_vocab = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
-    # If the output head shares the weights of the embeddings, the last stage needs a copy of the embeddings.
-    if first or (last and shape.tied_embeddings):
-        yield replace(embedding_tensor(shape), outputs=padded_vocab), 1
-    if last and not shape.tied_embeddings:
-        yield replace(output_head_tensor(shape), outputs=padded_vocab), 1
-    if last:
-        yield final_norm_tensor(shape), 1
-
-
-def _weight_bytes(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
-    return sum(
-        count * stored_bytes(_largest_shard(tensor, spread), spread.dtype_bytes, spread.quantization)
-        for tensor, count in tensors
-    )
-
-
-def _largest_shard(tensor: Tensor, spread: Spread) -> Tensor:
-    if tensor.role is Role.EXPERT and spread.expert_ranks:
-        return tensor.largest_expert_shard(spread.expert_ranks)
-    return tensor.largest_shard(spread.tensor_ranks)
+    numbers = sum(-(-layer.kv_heads // spread.tensor_ranks) * layer.cache_width for layer in layers)
+    return block_size * numbers * spread.kv_dtype_bytes
 
 
 # The vectors of the hidden size that are in memory at the same time: residual, sum, normed input, output of a layer and
@@ -160,7 +140,7 @@ def bytes_per_token(shape: ModelShape, ranks: int, dtype_bytes: int) -> int:
     # The widest step is attention (queries, keys, values and their result) or feed-forward (gate, up and their
     # product).
     max_width = max(
-        max(_attention_width(layer) // ranks, _feed_forward_width(layer) // ranks) for layer in set(shape.layers)
+        max(layer.attention // ranks, (layer.feed_forward + layer.active) // ranks) for layer in set(shape.layers)
     )
     return dtype_bytes * (HIDDEN_COPIES * shape.hidden + max_width)
 
@@ -168,17 +148,3 @@ def bytes_per_token(shape: ModelShape, ranks: int, dtype_bytes: int) -> int:
 def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, ranks: int, dtype_bytes: int) -> int:
     """Return the workspace bytes of a forward pass over `tokens` tokens, including logits of `sequences` sequences."""
     return tokens * bytes_per_token(shape, ranks, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
-
-
-def _attention_width(layer: Layer) -> int:
-    attention = layer.attention
-    if isinstance(attention, Attention):
-        return 2 * (attention.heads + attention.kv_heads) * attention.head_dim
-    return attention.heads * (2 * (attention.nope_dim + attention.rope_dim) + 2 * attention.value_dim)
-
-
-def _feed_forward_width(layer: Layer) -> int:
-    feed_forward = layer.feed_forward
-    if isinstance(feed_forward, Mlp):
-        return 3 * feed_forward.intermediate if feed_forward.gated else 2 * feed_forward.intermediate
-    return 3 * (feed_forward.active * feed_forward.intermediate + feed_forward.shared_intermediate)

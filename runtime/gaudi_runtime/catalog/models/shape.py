@@ -5,71 +5,44 @@ See docs/internals/warmup.md, Shapes.
 
 from dataclasses import dataclass
 
-from gaudi_runtime.catalog.models.quantization import Quantization
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Grouped-query attention. It is multi-head if `kv_heads` equals `heads`, and multi-query if `kv_heads` is 1."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    qkv_bias: bool = False
-    out_bias: bool = False
-    query_key_norm: bool = False
-    sliding_window: int | None = None
-    """Tokens that a layer looks back; None for all. The KV cache of a Gaudi server holds all tokens either way."""
-
-
-@dataclass(frozen=True)
-class LatentAttention:
-    """Multi-head latent attention. The KV cache stores one vector of `kv_rank + rope_dim` numbers per token."""
-
-    heads: int
-    query_rank: int | None
-    kv_rank: int
-    nope_dim: int
-    rope_dim: int
-    value_dim: int
-
-
-@dataclass(frozen=True)
-class Mlp:
-    """A feed-forward network with two matrices, or with three if it is gated."""
-
-    intermediate: int
-    gated: bool = True
-    bias: bool = False
-
-
-@dataclass(frozen=True)
-class Experts:
-    """A mixture of experts. Every token uses `active` of `count` experts, and all shared experts."""
-
-    count: int
-    active: int
-    intermediate: int
-    shared_intermediate: int = 0
-    shared_gate: bool = False
-    router_bias: bool = False
+from gaudi_runtime.contract.config import QuantizationMethod
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One decoder layer. `norms` is the number of norm vectors, which have the hidden size."""
+    """One decoder layer: its cache, and the widths of its steps and matrices in numbers per token.
 
-    attention: Attention | LatentAttention
-    feed_forward: Mlp | Experts
-    norms: int = 2
+    The cache has `cache_width` numbers per token for each of `kv_heads` heads; no head if the layer has no cache of
+    its own. A recurrent layer has `state_bytes` per sequence instead. `attention` is the width of the widest step of
+    the attention. Its matrices together have `attention_matrices` times the hidden size parameters. A feed-forward
+    network has as many matrix columns as its steps are wide: `feed_forward` of the matrices that every token uses,
+    `experts` of all routed experts, and `active` of the experts that one token uses. `windowed` layers look back a
+    limited number of tokens.
+    """
+
+    heads: int
+    kv_heads: int
+    cache_width: int
+    attention: int
+    attention_matrices: int
+    feed_forward: int
+    experts: int = 0
+    active: int = 0
+    state_bytes: int = 0
+    windowed: bool = False
+
+    @property
+    def shared_matrices(self) -> int:
+        """The width of all matrices except the routed experts."""
+        return self.attention_matrices + self.feed_forward
 
 
 @dataclass(frozen=True)
 class ModelShape:
     """A decoder-only model. `dtype_bytes` is the bytes of a number in the checkpoint's unquantized tensors.
 
-    `extra_parameters` is the number of parameters outside the decoder, such as a vision tower. Every rank stores all of
-    these parameters.
+    `file_bytes` is the size of the weight files, or None if it is unknown. `quantization` is the method of the
+    checkpoint. `max_length` is the most tokens of a sequence, if the checkpoint states it.
     """
 
     family: str
@@ -78,7 +51,20 @@ class ModelShape:
     vocab: int
     tied_embeddings: bool
     dtype_bytes: int = 2
-    quantization: Quantization | None = None
-    extra_parameters: int = 0
+    quantization: QuantizationMethod | None = None
+    file_bytes: int | None = None
+    max_length: int | None = None
+    takes_images: bool = False
     name: str | None = None
     """The repository that the shape was found by; None when it was read from a checkpoint."""
+
+    @property
+    def embedding_matrices(self) -> int:
+        """The number of matrices outside the layers: the embeddings, and the output head if it is not tied."""
+        return 1 if self.tied_embeddings else 2
+
+    @property
+    def parameters(self) -> int:
+        """The estimated parameters of the decoder, within 3 % for the models of the catalog that take only text."""
+        matrices = sum(layer.shared_matrices + layer.experts for layer in self.layers)
+        return self.hidden * (matrices + self.embedding_matrices * self.vocab)

@@ -10,7 +10,7 @@ from typing import Any
 
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.cards import CARDS
-from gaudi_runtime.catalog.models.config_json import parse_config
+from gaudi_runtime.catalog.models.config_json import read_checkpoint, weight_file_bytes
 from gaudi_runtime.catalog.models.rank_memory import Spread, StageMemory, stage_memory
 from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
@@ -81,9 +81,9 @@ class CardMemory:
 
 def describe_memory(config: RuntimeConfig) -> str:
     """Return the memory of vLLM's ranks and the size of the weight files as a clause; empty if both are unknown."""
-    sizes = [file.stat().st_size for file in Path(config.model.path).glob("*.safetensors")]
+    size = weight_file_bytes(Path(config.model.path))
     ranks = config.parallelism.tensor * config.parallelism.pipeline
-    clauses = [f"the weight files have {format_bytes(sum(sizes))} for {plural(ranks, 'rank')}"] if sizes else []
+    clauses = [f"the weight files have {format_bytes(size)} for {plural(ranks, 'rank')}"] if size else []
     return " and ".join([*clauses, *_describe_device(config.engine)])
 
 
@@ -113,7 +113,7 @@ class CpuBudget:
         return self._forecast.blocks * self._forecast.block_bytes
 
     def weight_bytes(self) -> int:
-        """Return the bytes of the weights, calculated from config.json."""
+        """Return the bytes of the weights, by the weight files."""
         return self._forecast.total_bytes - self._forecast.split.free
 
     def store_profile(self, profiles: Answers) -> None:
@@ -183,7 +183,7 @@ def forecast_cpu_memory(config: RuntimeConfig) -> CpuMemoryForecast:
     rank = _largest_stage(config)
     if rank.weight_bytes >= total:
         raise PlanImpossible(
-            f"According to config.json, the weights take {format_bytes(rank.weight_bytes)}, but "
+            f"The weights take {format_bytes(rank.weight_bytes)}, but "
             f"engine.deviceMemoryBytes is {format_bytes(total)}. Give the pod more memory, or choose a smaller model."
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
@@ -204,11 +204,11 @@ def _refuse_short_cache(config: RuntimeConfig, cache_tokens: int) -> None:
 
 
 def _largest_stage(config: RuntimeConfig) -> StageMemory:
-    file = Path(config.model.path) / "config.json"
+    folder = Path(config.model.path)
     try:
-        shape = parse_config(file.read_text(encoding="utf-8"))
+        shape = read_checkpoint(folder)
     except FileNotFoundError:
-        raise ModelNotFound(f"{file} is missing, so the checkpoint is not complete.") from None
+        raise ModelNotFound(f"{folder / 'config.json'} is missing, so the checkpoint is not complete.") from None
     except UnsupportedModel as error:
         raise UnsupportedModel(f"{error}. On a CPU, the runtime sizes the KV cache by config.json.") from error
     if config.model.kv_cache_dtype is not KvCacheDtype.AUTO:
@@ -218,6 +218,6 @@ def _largest_stage(config: RuntimeConfig) -> StageMemory:
         )
     dtype_bytes = _BYTES.get(config.model.dtype, shape.dtype_bytes)
     parallelism = config.parallelism
-    spread = Spread(parallelism.tensor, parallelism.pipeline, dtype_bytes, dtype_bytes, shape.quantization)
+    spread = Spread(parallelism.tensor, parallelism.pipeline, dtype_bytes, dtype_bytes)
     stages = stage_memory(shape, spread, config.limits.block_size)
     return StageMemory(max(stage.weight_bytes for stage in stages), max(stage.block_bytes for stage in stages))

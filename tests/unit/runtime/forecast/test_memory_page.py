@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.catalog.cards import GAUDI2, GAUDI2_RATES, GAUDI3
 from gaudi_runtime.catalog.figure import Confidence
-from gaudi_runtime.catalog.models.families import FAMILIES
+from gaudi_runtime.catalog.models.layers import READERS
 from gaudi_runtime.forecast.forecast import forecast
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with
 
@@ -21,9 +21,9 @@ def row(first: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", READERS)
 def test_page_lists_every_family(family: str) -> None:
-    listed = set(re.findall(r"\w+", PAGE.partition("### Shapes")[2].partition("\n\n")[0]))
+    listed = set(re.findall(r"\w+", PAGE.partition("### Shapes")[2].partition("\n### ")[0]))
     assert family in listed
 
 

@@ -22,7 +22,7 @@ def test_seventy_billion_parameters_in_fp8_fit_on_one_gaudi_2() -> None:
 
 def test_quantization_format_of_awq_is_assumed_with_a_note() -> None:
     notes = forecast(replace(LOGGED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
-    assert notes[1] == "The awq format of the checkpoint is unknown. Weights of 4 bits in groups of 128 are assumed."
+    assert notes[1] == "The awq format of the checkpoint is unknown. Weights of 4 bits are assumed."
 
 
 @pytest.mark.parametrize("method", [None, QuantizationMethod.INC, QuantizationMethod.FP8])

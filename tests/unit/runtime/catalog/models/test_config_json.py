@@ -1,15 +1,15 @@
-"""Reading the shape and the quantization of a model from its config.json, and refusing wrong values."""
+"""Reading the shape of a model from its config.json and its weight files, and refusing wrong values."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.catalog.models.config_json import parse_config, read_config
+from gaudi_runtime.catalog.models.config_json import parse_config, read_checkpoint, read_config
 from gaudi_runtime.catalog.models.known import known_models
-from gaudi_runtime.catalog.models.quantization import Quantization
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
@@ -26,7 +26,7 @@ def test_null_field_is_read_as_missing() -> None:
 
 def test_key_value_heads_default_to_the_attention_heads() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
-    assert read_config(config).layers[0].attention.kv_heads == 32  # type: ignore[union-attr]
+    assert read_config(config).layers[0].kv_heads == 32
 
 
 def test_dtype_field_is_read_if_torch_dtype_is_missing() -> None:
@@ -34,10 +34,34 @@ def test_dtype_field_is_read_if_torch_dtype_is_missing() -> None:
     assert read_config(config).dtype_bytes == 4
 
 
-def test_disabled_sliding_window_is_none() -> None:
+def test_layers_with_a_disabled_sliding_window_are_not_windowed() -> None:
     qwen = known_models()["qwen/qwen2.5-7b"]["config"]
     shape = read_config({**qwen, "sliding_window": 131_072, "use_sliding_window": False})
-    assert shape.layers[0].attention.sliding_window is None  # type: ignore[union-attr]
+    assert not any(layer.windowed for layer in shape.layers)
+
+
+def test_longest_sequence_is_read_with_its_yarn_extension() -> None:
+    config = {**LLAMA, "max_position_embeddings": 32_768}
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    assert read_config(LLAMA).max_length is None
+    assert read_config(config).max_length == 32_768
+    assert read_config({**config, "rope_scaling": scaling}).max_length == 131_072
+
+
+def test_checkpoint_has_the_bytes_of_its_weight_files(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert read_checkpoint(tmp_path).file_bytes is None
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 16060522496}}')
+    assert read_checkpoint(tmp_path / "config.json").file_bytes == 16_060_522_496
+    for name in ("model-1-of-2.safetensors", "model-2-of-2.safetensors", "consolidated.safetensors"):
+        (tmp_path / name).write_bytes(bytes(100))
+    assert read_checkpoint(tmp_path).file_bytes == 200
+
+
+def test_index_without_a_size_leaves_the_bytes_unknown(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+    assert read_checkpoint(tmp_path).file_bytes is None
 
 
 NO_COUNT = "but must be a whole number from 1 to"
@@ -89,68 +113,32 @@ def test_unknown_family_is_refused_with_the_known_families() -> None:
         read_config({"model_type": "bert"})
 
 
-def test_unknown_vision_tower_is_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="vision tower 'pixtral'"):
-        read_config({**LLAMA, "vision_config": {"model_type": "pixtral"}})
-
-
-QWEN_VL: dict[str, Any] = known_models()["qwen/qwen2.5-vl-7b-instruct"]["config"]
-
-
-def test_vision_model_has_the_decoder_layers_of_its_text_model() -> None:
-    shape, text = read_config(QWEN_VL), read_config(known_models()["qwen/qwen2.5-7b-instruct"]["config"])
-    assert shape.layers == text.layers
-    assert shape.extra_parameters == 676_550_144
-
-
-def test_config_with_text_config_results_in_the_same_shape() -> None:
-    """transformers 5 writes the decoder's fields into text_config, and a model type into vision_config, too."""
+def test_decoder_is_read_from_the_object_of_its_own() -> None:
+    """transformers 5 writes the keys of the decoder into text_config."""
+    flat = known_models()["qwen/qwen2.5-vl-7b-instruct"]["config"]
     outside = ("model_type", "vision_config", "torch_dtype")
-    text = {key: value for key, value in QWEN_VL.items() if key not in outside} | {"model_type": "qwen2_5_vl_text"}
-    tower = {**QWEN_VL["vision_config"], "model_type": "qwen2_5_vl"}
-    saved = {"model_type": "qwen2_5_vl", "text_config": text, "vision_config": tower, "dtype": "bfloat16"}
-    found, expected = read_config(saved), read_config(QWEN_VL)
-    assert (found.layers, found.extra_parameters) == (expected.layers, expected.extra_parameters)
-
-
-def test_missing_vision_dimensions_have_the_defaults_of_their_class() -> None:
-    assert read_config({**QWEN_VL, "vision_config": {"hidden_size": 1280}}) == read_config(QWEN_VL)
+    text = {key: value for key, value in flat.items() if key not in outside} | {"model_type": "qwen2_5_vl_text"}
+    nested = read_config({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": {}, "dtype": "bfloat16"})
+    assert nested.layers == read_config(flat).layers
+    assert nested.takes_images
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("method", "expected"),
     [
-        (
-            {"quant_method": "gptq", "bits": 4, "group_size": 128},
-            Quantization(QuantizationMethod.GPTQ, 4, group_size=128, zero_points=True, group_index=True),
-        ),
-        (
-            {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True},
-            Quantization(QuantizationMethod.AWQ, 4, group_size=64, zero_points=True),
-        ),
-        (
-            {"quant_method": "fp8", "weight_block_size": [128, 128]},
-            Quantization(QuantizationMethod.FP8, 8, block_edge=128),
-        ),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
-                "ignore": ["lm_head"],
-            },
-            Quantization(QuantizationMethod.COMPRESSED_TENSORS, 8),
-        ),
-        ({"quant_method": "modelopt", "quant_algo": "FP8"}, Quantization(QuantizationMethod.MODELOPT, 8)),
+        ("gptq", QuantizationMethod.GPTQ),
+        ("fbgemm_fp8", QuantizationMethod.FP8),
+        ("compressed-tensors", QuantizationMethod.COMPRESSED_TENSORS),
+        ("mxfp4", QuantizationMethod.MXFP4),
     ],
-    ids=lambda value: value["quant_method"] if isinstance(value, dict) else "",
 )
-def test_quantization_config_of_each_method_is_read(config: dict[str, Any], expected: Quantization) -> None:
-    assert read_config({**LLAMA, "quantization_config": config}).quantization == expected
+def test_method_of_a_quantized_checkpoint_is_read(method: str, expected: QuantizationMethod) -> None:
+    assert read_config({**LLAMA, "quantization_config": {"quant_method": method}}).quantization is expected
 
 
 def test_unknown_quantization_is_refused_with_the_known_methods() -> None:
     with pytest.raises(
-        UnsupportedModel, match="quant_method 'bitsandbytes', but memory can only be calculated for gptq, awq"
+        UnsupportedModel, match="quant_method 'bitsandbytes', but memory can only be calculated for inc, fp8"
     ):
         read_config({**LLAMA, "quantization_config": {"quant_method": "bitsandbytes"}})
 
