@@ -54,9 +54,7 @@ def _with_feed_forward(values: ConfigValues, index: int, layer: Layer) -> Layer:
     shared_count = values.first_integer("n_shared_experts", "num_shared_expert", "moe_num_shared_experts")
     shared = 3 * values.first_integer("shared_expert_intermediate_size", "shared_intermediate_size")
     active = values.first_integer("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", default=1)
-    return replace(
-        layer, feed_forward=shared or shared_count * expert, experts=count * expert, active=active * expert
-    )
+    return replace(layer, feed_forward=shared or shared_count * expert, experts=count * expert, active=active * expert)
 
 
 def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
@@ -85,7 +83,9 @@ def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
 def gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Gemma 4: full attention has heads of its own, and the last layers share a cache."""
     kinds = values.texts("layer_types")
-    is_full = kinds[index : index + 1] == (FULL,) if kinds else (index + 1) % values.integer("sliding_window_pattern") == 0
+    is_full = (
+        kinds[index : index + 1] == (FULL,) if kinds else (index + 1) % values.integer("sliding_window_pattern") == 0
+    )
     if is_full:
         kv_heads = values.first_integer("num_global_key_value_heads", "num_key_value_heads", default=1)
         values = values.replaced(head_dim=values.integer("global_head_dim"), num_key_value_heads=kv_heads)
@@ -155,10 +155,10 @@ _ATTENTION = (
 READERS: Mapping[str, LayerReader] = {
     **dict.fromkeys(_ATTENTION.split(), attention),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_vl_v2", "mistral_large_3"), latent_attention),
-    **dict.fromkeys(("gemma4", "gemma4_text"), gemma4),
     **dict.fromkeys(
         ("granitemoehybrid", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), hybrid
     ),
+    "gemma4_text": gemma4,
     "gpt_bigcode": ungated,
 }
 """The readers by model_type, which is that of the decoder's own object if config.json has one."""
