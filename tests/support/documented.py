@@ -47,11 +47,6 @@ SUBSTITUTIONS = (
         "timeout 3 kubectl gaudi status llama -w || test $? = 124",
         "The command does not end by itself; the page ends it with Ctrl-C.",
     ),
-    Substitution(
-        "gaudi-plan forecast -f examples/vllm/qwen2.5-vl-7b.yaml",
-        "gaudi-plan forecast -f examples/vllm/qwen2.5-vl-7b.yaml || test $? = 5",
-        "The verdict is UNKNOWN, for which the page gives the exit code 5.",
-    ),
 )
 """All differences between a block and what is run. `docker` is tests/e2e/docker_stand_in.py."""
 

@@ -2,6 +2,6 @@
 
 cards          the memory and speed of a card, and the rates that were measured on it
 figure         a number with its source and confidence
-models/        the shapes of models, and the bytes of their tensors
+models/        the shapes of models, and the sizes of their weight files
 release_pairs  the releases of vLLM and its plugin that belong together
 """

@@ -138,7 +138,8 @@ def _print_forecast(deployment: DeploymentForecast, sources: bool, comparison: "
     def print_line(text: str, style: str | None = None) -> None:
         console.print(text, style=style, markup=False, highlight=False)
 
-    model, verdict = forecast.model or "unknown model", deployment.verdict
+    unnamed = "simulated model" if deployment.config.engine.name is EngineName.SIM else "unknown model"
+    model, verdict = forecast.model or unnamed, deployment.verdict
     print_line(f"{verdict}: {model} on card {forecast.card} (an estimate)", _STYLES[verdict.exit_code])
     for reason in deployment.reasons:
         print_line(f"why: {reason}")

@@ -133,9 +133,9 @@ class DeploymentForecast:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The settings to change for the first reason, the preferred one first; empty if none is known."""
-        if self.problems:
-            return _REMEDIES.get(self.problems[0].reason, ())
+        """The settings to change for the first reason or shortfall, the preferred one first; empty if none is known."""
+        for problem in (*self.problems, *self.shortfalls):
+            return _REMEDIES.get(problem.reason, ())
         return (NAME_THE_MODEL,) if UNKNOWN_SHAPE in self._unknown_reasons else ()
 
     @property

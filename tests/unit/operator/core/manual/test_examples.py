@@ -1,6 +1,6 @@
 """Admission of the manifests in examples/."""
 
-import re
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ import yaml
 
 from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, SERVE_ANYWAY, DeploymentForecast, Verdict
+from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, UNKNOWN_SHAPE, DeploymentForecast, Verdict
 from gaudi_operator.core.admission.engine_settings import (
     check_attention_slicing,
     plan_hints,
@@ -18,9 +18,9 @@ from gaudi_operator.core.admission.engine_settings import (
 from gaudi_operator.core.admission.spec_checks import first_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
+from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.knobs.render import EngineOptions, render_engine_options
 from gaudi_runtime.planning.coverage import plan_coverage
-from tests.support.builders import merged
 from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS
 
@@ -49,7 +49,6 @@ def test_every_setting_of_an_example_has_an_effect(path: Path) -> None:
 MANIFESTS = manifests()
 SHOWN = {place: completed(fragment) for place, fragment in fragments().items()}
 ALL = [pytest.param(found, id=place) for place, found in {**MANIFESTS, **SHOWN}.items()]
-ANSWERS = {Verdict.FITS, Verdict.WARNINGS, Verdict.UNKNOWN}
 
 
 def forecast_of(manifest: Manifest) -> DeploymentForecast:
@@ -69,29 +68,34 @@ def test_every_shape_has_a_bucket_or_gaps_are_allowed(manifest: Manifest) -> Non
 
 
 @pytest.mark.parametrize("manifest", ALL)
-def test_thresholds_are_reachable_if_known(manifest: Manifest) -> None:
+def test_forecast_fits_if_the_model_has_a_shape(manifest: Manifest) -> None:
     found = forecast_of(manifest)
-    assert found.verdict in ANSWERS, found.reasons
-    assert found.shortfalls == ()
+    if found.verdict is Verdict.UNKNOWN:
+        assert found.forecast.model is None
+        assert found.config.engine.name is not EngineName.SIM
+        assert (found.reasons, found.remedies) == ((UNKNOWN_SHAPE,), (NAME_THE_MODEL,))
+    else:
+        assert found.verdict.exit_code == 0, found.reasons
+        assert found.shortfalls == ()
+
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "vocab_size": 512,
+}
 
 
 @pytest.mark.parametrize("manifest", ALL)
-def test_remedies_of_an_unknown_forecast_are_sufficient(manifest: Manifest) -> None:
-    found = forecast_of(manifest)
-    if found.verdict is not Verdict.UNKNOWN:
+def test_model_without_a_public_name_fits_by_its_config(manifest: Manifest, tmp_path: Path) -> None:
+    if forecast_of(manifest).verdict is not Verdict.UNKNOWN:
         return
-    assert found.reasons
-    assert found.remedies
-    if found.forecast.model is None:
-        assert found.remedies == (NAME_THE_MODEL,)
-        return
-    serve, lower = found.remedies
-    assert serve == SERVE_ANYWAY
-    thresholds = dict.fromkeys(re.findall(r"minCaptured\w+Percent", lower), 0)
-    served = forecast_of(merged(manifest, {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}}))
-    assert served.verdict is Verdict.WARNINGS
-    lowered = forecast_of(merged(manifest, {"spec": {"readiness": thresholds}}))
-    assert lowered.verdict in {Verdict.FITS, Verdict.WARNINGS}
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    found = forecast_deployment(read_plan_document(manifest), card=None, model=str(tmp_path))
+    assert found.verdict.exit_code == 0, found.reasons
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "vllm").glob("*.yaml")), ids=name_of)

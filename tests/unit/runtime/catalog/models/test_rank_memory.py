@@ -82,7 +82,7 @@ def test_two_cards_divide_all_weights() -> None:
     assert weights(LLAMA, spread(2)) == pytest.approx(weights(LLAMA, spread()) / 2, abs=1)
 
 
-def test_float32_weights_of_a_16_bit_checkpoint_take_double_the_bytes() -> None:
+def test_float32_weights_take_double_the_bytes() -> None:
     assert weights(LLAMA, Spread(1, 1, 4, 4)) == 2 * weights(LLAMA, spread())
 
 

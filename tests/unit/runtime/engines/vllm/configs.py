@@ -28,8 +28,10 @@ BLOCK = 8 * 2 * 128 * 8 * 128 * 2
 
 
 def checkpoint(folder: Path, **changes: Any) -> Path:
-    """Write LLAMA with `changes` as config.json to the folder, and return the folder."""
+    """Write LLAMA with `changes` as config.json and an index of its weights to the folder, and return the folder."""
     (folder / "config.json").write_text(json.dumps(LLAMA | changes))
+    index = {"metadata": {"total_size": 2 * PARAMETERS}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
 
 

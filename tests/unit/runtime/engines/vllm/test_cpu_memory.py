@@ -32,7 +32,7 @@ def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -
     with pytest.raises(PlanImpossible) as refused:
         forecast_cpu_memory(cpu_config(checkpoint(tmp_path), memory=256 * MIB))
     assert str(refused.value) == (
-        "According to config.json, the weights take 285 MiB, but engine.deviceMemoryBytes is 256 MiB. "
+        "The weights take 285 MiB, but engine.deviceMemoryBytes is 256 MiB. "
         "Give the pod more memory, or choose a smaller model."
     )
 
