@@ -248,13 +248,6 @@ def test_remedy_of_an_unknown_forecast_lets_the_deployment_fit(mode: str) -> Non
     assert verdict_and_exit_code(remedied) == ("FITS WITH WARNINGS", 0)
 
 
-def test_lower_threshold_is_a_remedy_even_below_fifty_percent() -> None:
-    found = asked(card(engine={"executionMode": "HpuGraphs"}))
-    assert found["prompt"]["percent"] < 50
-    threshold = f"lower readiness.minCapturedPromptPercent to {found['prompt']['percent']}"
-    assert threshold in found["remedies"]
-
-
 def test_deployment_without_thresholds_fits() -> None:
     none = {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}
     assert verdict_and_exit_code(card(readiness=none)) == ("FITS", 0)
