@@ -277,13 +277,6 @@ def test_prefix_caching_of_gated_delta_nets_is_a_problem() -> None:
     assert found["problems"][0]["reason"] == "WrongAnswers"
 
 
-def test_lower_threshold_is_a_remedy_even_below_fifty_percent() -> None:
-    found = asked(card(engine={"executionMode": "HpuGraphs"}))
-    assert found["prompt"]["percent"] < 50
-    threshold = f"lower readiness.minCapturedPromptPercent to {found['prompt']['percent']}"
-    assert threshold in found["remedies"]
-
-
 def test_deployment_without_thresholds_fits() -> None:
     none = {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}
     assert verdict_and_exit_code(card(readiness=none)) == ("FITS", 0)
