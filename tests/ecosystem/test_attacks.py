@@ -81,12 +81,7 @@ class MemoryRecorder(Recorder):
 def installed() -> Iterator[Installation]:
     """A separate cluster, because the large ConfigMaps would remain in a shared cluster after the test."""
     name = cluster_name("attacks")
-    found = install.ensure_installation(name)
-    # Request CPU for the DNS server of the cluster. Otherwise the attacks would use all of the CPU, and clients could
-    # not resolve names.
-    found.kubectl("set", "resources", "deployment/coredns", "-n", "kube-system", "--requests=cpu=100m")
-    found.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=120s")
-    yield found
+    yield install.ensure_installation(name)
     remove_cluster(name)
 
 

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 DEFAULT_COMPLETION_TOKENS = 16
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 TokenCount = Annotated[int, Field(ge=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(fail_fast=True)]
 
 
 class SimMetrics:
@@ -63,7 +64,7 @@ class SimRequest(BaseModel):
     """The fields of a completion or a chat completion that the sim engine reads. It ignores all other fields."""
 
     model: str
-    prompt: str = ""
+    prompt: str | TokenIds = ""
     messages: tuple[SimMessage, ...] = ()
     n: Literal[1] = 1
     max_tokens: TokenCount | None = None
@@ -140,8 +141,9 @@ class SimAnswer:
         self._body, self._is_chat, self._serving, self._metrics = body, is_chat, serving, metrics
         self._arrival_time = time.monotonic()
         lines = "".join(f"{message.role}: {message.content}\n" for message in body.messages)
+        prompt = f"{lines}assistant:" if is_chat else body.prompt
         # A prompt needs at least one token, so an empty text becomes one space.
-        self._prompt = (f"{lines}assistant:" if is_chat else body.prompt).encode() or b" "
+        self._prompt = (prompt.encode() if isinstance(prompt, str) else bytes(token % 256 for token in prompt)) or b" "
         default = serving.longest_answer(len(self._prompt)) if is_chat else DEFAULT_COMPLETION_TOKENS
         self._max_tokens = body.max_completion_tokens or body.max_tokens or default
         self._generated_tokens = 0
