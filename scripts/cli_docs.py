@@ -20,12 +20,12 @@ _HEAD = """\
 # Commands
 
 Made from the commands' own help by `make generate`. [Install](../start/install.md#commands) the first two in a clone;
-`gaudi-runtime` is in the images of the runtime. An option that several commands of a program have in common is shown at
-the first of them. `--help` shows all options of a command.
+`gaudi-runtime` is in the images of the runtime. An option or argument that several commands of a program have in common
+is shown at the first of them. `--help` shows all options of a command.
 """
 _WIDTH = 100
-_OPTION = re.compile(r"^  -.*\n(?: {4}.*\n)*", re.MULTILINE)
-"""An option with the further lines of its help."""
+_OPTION = re.compile(r"^  (?:-|[A-Z]+ <).*\n(?: {4}.*\n)*", re.MULTILINE)
+"""An option or an argument with the further lines of its help."""
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -66,7 +66,7 @@ def _without(shown: set[str], help_text: str) -> str:
         shown.add(option)
         return match[0]
 
-    return re.sub(r"\nOptions:\n(?=\n|\Z)", "", _OPTION.sub(show_once, help_text)).rstrip()
+    return re.sub(r"\n(?:Arguments|Options):\n(?=\n|\Z)", "", _OPTION.sub(show_once, help_text)).rstrip()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Upgrades in a cluster without a free card: the effect on clients at 1, 2, 3 and 8 replicas on a node of eight cards.
 
-The test is not in CI, because the replicas warm up one after the other. The results are in
-docs/internals/performance.md.
+The test is not in CI, because the replicas warm up one after the other.
 """
 
 import re

@@ -5,7 +5,6 @@ Kubernetes documentation lists what a structural schema must not contain ("Exten
 CustomResourceDefinitions", Specifying a structural schema).
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,15 +34,6 @@ def structural_schema(model: type[BaseModel]) -> Schema:
     """
     json_schema = model.model_json_schema(by_alias=True)
     return _rewrite_tree(_inline_references(json_schema, json_schema.get("$defs", {})))
-
-
-def leading_field_path(message: str) -> str:
-    """Return the path of the field that the message of a CEL rule begins with, or an empty path.
-
-    If several fields share the type with the rule, the message names no field, because the API server adds the path.
-    """
-    match = re.match(r"(?:spec|status|metadata)(?:\.[a-z]\w*)+", message)
-    return match[0] if match else ""
 
 
 def status_schema(schema: Schema) -> Schema:

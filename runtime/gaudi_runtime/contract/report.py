@@ -136,7 +136,7 @@ class SkippedVisionBucket(TolerantModel):
 
 
 class VisionProgress(TolerantModel):
-    """The progress of the vision tower in the contract's report (docs/internals/warmup.md, Images)."""
+    """The progress of the vision tower in the contract's report (docs/internals/warmup.md, Percentages)."""
 
     planned: Count = 0
     warmed: Count = Field(0, description="Buckets that ran; in modes with graphs of the tower, these are captured.")

@@ -1,6 +1,6 @@
 """The progress of a warm-up: formats its log lines, and publishes every step on the report board.
 
-Users of the public servers search for these log lines (docs/internals/warmup.md, Log lines).
+The log lines have the form of the public servers' logs, for which users search.
 """
 
 import logging
@@ -84,10 +84,7 @@ def finished_line(seconds: float, graph_bytes: int) -> str:
 
 
 class Progress:
-    """The publisher of every step of one warm-up, on the report board and in the log.
-
-    See docs/internals/warmup.md, Log lines.
-    """
+    """The publisher of every step of one warm-up, on the report board and in the log."""
 
     def __init__(self, board: ReportBoard, plan: BucketPlan, preparation: Preparation) -> None:
         self._board, self._plan = board, plan

@@ -1,6 +1,6 @@
 """The reference pages of the API, from the schema that the API server enforces.
 
 pages             the pages of GaudiInference and the page of GaudiInferenceClass
-tables            tables of fields, and lists of rules
+tables            tables of fields
 kubernetes_types  the types of Kubernetes, whose members are listed once
 """

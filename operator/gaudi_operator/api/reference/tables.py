@@ -1,15 +1,13 @@
-"""Tables of fields and lists of rules in Markdown, from a structural schema."""
+"""Tables of fields in Markdown, from a structural schema."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.api.reference.kubernetes_types import KubernetesType, find_kubernetes_type
-from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
+from gaudi_operator.api.schema import INT_OR_STRING, Schema
 from gaudi_operator.api.schema_keywords import PRESERVE
 
-RULES = "x-kubernetes-validations"
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}
 _UPPER = {
     "integer": "maximum",
@@ -18,9 +16,9 @@ _UPPER = {
     "array": "maxItems",
     "object": "maxProperties",
 }
-_RULE = re.compile(r"`?([\w.\[\]]+)`?:?(.*)")
-"""The message of a rule: the path of a field, and what the rule says about this field."""
 _UNIT = {"string": "characters", "array": "entries", "object": "entries"}
+WRITER_KEYWORDS = frozenset({"required", *_LOWER.values(), *_UPPER.values()})
+"""The keywords of a schema that restrict what may be written."""
 
 
 @dataclass(frozen=True)
@@ -62,51 +60,27 @@ def nested_fields(schema: Schema, prefix: str = "", *, expand_types: bool = True
             yield from nested_fields(child, prefix + name, expand_types=expand_types)
 
 
-def rule_messages(schema: Schema, path: str, *, is_type: bool = False) -> Iterator[str]:
-    """Yield the message of each CEL rule with the path of its field, outermost first.
-
-    The rules of a Kubernetes type are omitted, unless `schema` is the type itself (`is_type`).
-    """
-    kubernetes_type = None if is_type else find_kubernetes_type(schema)
-    type_rules = kubernetes_type.schema.get(RULES, ()) if kubernetes_type else ()
-    for rule in schema.get(RULES, ()):
-        if rule not in type_rules:
-            message = rule["message"]
-            yield message if leading_field_path(message) else f"`{path}` {message}"
-    if kubernetes_type:
-        return
-    for name, child in schema.get("properties", {}).items():
-        yield from rule_messages(child, f"{path}.{name}")
-    if "items" in schema:
-        yield from rule_messages(schema["items"], f"{path}[]")
-
-
-def rule_list(messages: Iterable[str]) -> Iterator[str]:
-    """Yield a list of the rules, or nothing if there are no rules. Fields with the same rule share a line."""
-    fields: dict[str, list[str]] = {}
-    for message in messages:
-        path, rule = _RULE.fullmatch(message).groups()  # type: ignore[union-attr]
-        fields.setdefault(rule, []).append(f"`{path}`")
-    lines = [f"- {'Each of ' if len(paths) > 1 else ''}{', '.join(paths)}{rule}." for rule, paths in fields.items()]
-    if lines:
-        yield "Rules:\n\n" + "\n".join(lines) + "\n"
-
-
 def field_description(row: FieldRow) -> str:
     """Return the description of a field."""
     return str(row.schema.get("description", ""))
 
 
 def field_table(rows: Iterable[FieldRow]) -> str:
-    """Return a table of fields."""
-    # Escape bars, because a bar ends a table cell.
-    lines = [
-        f"| `{row.path}` | {_type_and_bounds(row.schema)}{_default(row)} | "
-        + field_description(row).replace("|", "\\|")
-        + " |"
-        for row in rows
-    ]
-    return "\n".join(["| Field | Type | Meaning |", "|---|---|---|", *lines]) + "\n"
+    """Return a table of fields. If several fields have the same members, only the members of the first have rows."""
+    lines = ["| Field | Type | Meaning |", "|---|---|---|"]
+    first_paths: dict[str, str] = {}
+    omitted: tuple[str, ...] = ()
+    for row in rows:
+        if row.path.startswith(omitted):
+            continue
+        # Escape bars, because a bar ends a table cell.
+        meaning = field_description(row).replace("|", "\\|")
+        members = repr(row.schema.get("properties", row.path))
+        if (first_path := first_paths.setdefault(members, row.path)) != row.path:
+            omitted += (f"{row.path}.",)
+            meaning += f" Same fields as `{first_path}`."
+        lines.append(f"| `{row.path}` | {_type_and_bounds(row.schema)}{_default(row)} | {meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def _type_and_bounds(schema: Schema) -> str:
@@ -148,8 +122,6 @@ def _format_bounds(schema: Schema, kind: str) -> str:
     if upper is None:
         return "" if lower is None else f", at least {lower}"
     unit = f" {_UNIT[kind]}" if kind in _UNIT else ""
-    if lower == upper:
-        return f", exactly {upper}{unit}"
     return f", {lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
 
 

@@ -206,14 +206,13 @@ def limit_replicas(inference: Inference, limits: ClassLimits, revision: Revision
     if limit is None:
         return inference
     spec, most = inference.spec, max(limit, full_replicas_by_revision(observed).get(revision.name, 0))
-    bounds, changes = spec.autoscaling, dict[str, object]()
-    if bounds and bounds.max_replicas > max(1, most):
+    changes: dict[str, object] = {"replicas": min(spec.replicas, most)}
+    if bounds := spec.autoscaling:
         # An autoscaler must be allowed to run one replica.
-        lowered = {"max_replicas": max(1, most), "min_replicas": min(bounds.min_replicas, max(1, most))}
+        highest = max(1, min(bounds.max_replicas, most))
+        lowered = {"max_replicas": highest, "min_replicas": min(bounds.min_replicas, highest)}
         changes["autoscaling"] = bounds.model_copy(update=lowered)
-    if spec.replicas > most:
-        changes["replicas"] = most
-    return replace(inference, spec=spec.model_copy(update=changes)) if changes else inference
+    return replace(inference, spec=spec.model_copy(update=changes))
 
 
 def describe_excess(inference: Inference, limits: ClassLimits, revision: Revision) -> str | None:

@@ -1,8 +1,8 @@
 """Errors of vLLM's start, converted to the runtime's errors with an explanation.
 
 vLLM's errors are recognized by their text. An error that matches no row is reported with vLLM's text. vLLM itself
-reports only that a child process failed, so a worker writes the reason to a file (StartFailure). See
-docs/internals/vllm.md, When it cannot start.
+reports only that a child process failed, so a worker writes the reason to a file (StartFailure). The reasons are in
+docs/how-to/troubleshoot.md, While pods warm up.
 """
 
 import os

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gaudi_operator.api.schema import INT_OR_STRING, Schema, leading_field_path
+from gaudi_operator.api.schema import INT_OR_STRING, Schema
 from gaudi_operator.api.schema_keywords import PRESERVE
 from gaudi_operator.core.inference import BLOCKS
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
@@ -192,6 +192,15 @@ def test_rule_has_a_sentence_without_final_stop() -> None:
         "not a sentence",
         [rule["rule"] for rule in rules if len(rule["message"].split()) < 4 or rule["message"].endswith(".")],
     )
+
+
+def leading_field_path(message: str) -> str:
+    """Return the path of the field that the message of a CEL rule begins with, or an empty path.
+
+    If several fields share the type with the rule, the message names no field, because the API server adds the path.
+    """
+    match = re.match(r"(?:spec|status|metadata)(?:\.[a-z]\w*)+", message)
+    return match[0] if match else ""
 
 
 def test_rule_names_only_its_own_or_a_related_field() -> None:

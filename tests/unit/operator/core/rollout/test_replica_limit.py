@@ -55,8 +55,9 @@ def test_lowest_limit_applies_to_the_replicas(limits: dict[str, Any], spec: Any,
     assert limited(limits, replicas=99, **spec)[0] == allowed
 
 
-def test_autoscaler_is_bounded_by_the_class() -> None:
-    assert limited({"maxReplicas": 2}, autoscaling={"minReplicas": 1, "maxReplicas": 4})[1] == 2
+@pytest.mark.parametrize(("limit", "requested", "allowed"), [(2, 4, 2), (1, 2, 1), (0, 2, 1), (4, 2, 2)])
+def test_autoscaler_is_bounded_by_the_class(limit: int, requested: int, allowed: int) -> None:
+    assert limited({"maxReplicas": limit}, autoscaling={"minReplicas": 1, "maxReplicas": requested})[1] == allowed
 
 
 def test_minimum_of_the_autoscaler_follows_its_maximum() -> None:
