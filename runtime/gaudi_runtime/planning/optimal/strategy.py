@@ -23,7 +23,7 @@ from gaudi_runtime.planning.optimal.cost import (
 from gaudi_runtime.planning.optimal.exchange import Buckets
 from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
-from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.prior import prior_kinds, prior_traffic, sum_traffic
 from gaudi_runtime.traffic.histogram import Traffic, Weights, parse_traffic
 from gaudi_runtime.traffic.padding import Padding, size_class
 
@@ -41,9 +41,8 @@ def optimal_buckets(
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
     cost = typical_cost(limits.block_size)
-    prior = {phase: prior_traffic(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
     traffic = (
-        Traffic(*(sum_traffic(prior[phase]) for phase in BOTH))
+        Traffic(*(sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH))
         if settings.traffic is None
         else parse_traffic(settings.traffic)
     )
@@ -62,7 +61,11 @@ def optimal_buckets(
         if graphs:
             chosen = optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
         else:
-            kinds = prior.get(phase) or optimizer.traffic_kinds(phase)
+            kinds = (
+                prior_kinds(phase, limits, kv_blocks, cost)
+                if settings.traffic is None
+                else optimizer.traffic_kinds(phase)
+            )
             chosen = find_fewest_buckets(phase, kinds, kv_blocks, make_reference())
         buckets.update(chosen.buckets)
     return buckets, warnings
