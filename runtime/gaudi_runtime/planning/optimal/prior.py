@@ -1,4 +1,4 @@
-"""Prior traffic, which is assumed if no traffic is known (docs/internals/planning.md, Without traffic).
+"""Prior traffic, which is assumed if no traffic is known (docs/internals/optimal.md, Without traffic).
 
 Before a service runs, nothing is known about its traffic, so the prior prefers no size. Each doubling of the prompt
 length has the same share of the compute. The same applies to each doubling of the sequences in a step and of the
@@ -81,7 +81,7 @@ def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost
 
 
 def _prompt_shares(limits: Limits) -> Iterator[tuple[str, float, Bucket, float]]:
-    """Yield kind, limit, shape and compute share of prompts. Engines merge only prompts without context into a batch."""
+    """Yield kind, limit, shape and compute share of prompts. Engines batch only prompts without context."""
     min_tokens = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
     for query_len in geometric_sizes(min(min_tokens, limits.longest_query), limits.longest_query, POINTS):
         yield "one prompt", 1.0, Bucket(1, query_len, 0), 1.0
