@@ -1,13 +1,11 @@
 """The difference between strategy Optimal and the best plan, on traffic that is small enough to try all plans.
 
-In one dimension, the dynamic program is exact. In several dimensions, the strategy searches rows of ladders, and adds
-and exchanges buckets if there are few graphs. This benchmark tries every set of buckets that covers every admissible
-batch. The traffic is small and random, and each request uses the bucket that `find` returns.
+The strategy adds and exchanges buckets one by one. This benchmark tries every set of buckets that covers every
+admissible batch. The traffic is small and random, and each request uses the bucket that `find` returns.
 """
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import combinations, product
 from operator import le
 
@@ -16,11 +14,11 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.axes import choose_axes
-from gaudi_runtime.planning.optimal.exchange import ExchangeInput, exchange_buckets, grow_plan
-from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE, ReferencePlan, find_fewest_buckets
-from gaudi_runtime.planning.optimal.optimizer import fit_to_budget
+from gaudi_runtime.planning.optimal.cost import price_in_graphs
+from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
+from gaudi_runtime.planning.optimal.optimizer import fill_budget
 from gaudi_runtime.planning.optimal.prior import TrafficKind
-from gaudi_runtime.planning.optimal.row_search import RowSearch
+from gaudi_runtime.planning.optimal.search import PhaseInput, Search
 from tests.support.token_cost import token_cost
 
 BLOCK = 2
@@ -73,8 +71,8 @@ def _excess(name: str, chance: random.Random) -> int:
     traffic = TrafficKind("traffic", {shape: chance.expovariate(1.0) ** 2 for shape in shapes})
     buckets = tuple(sorted({*space.covering_buckets(), *chance.sample(shapes, chance.randint(3, 6))}))
     rival = ReferencePlan(BucketPlan(buckets, buckets), FEWEST[name], token_cost(BLOCK))
-    most = rival.padded_compute(space.phase, traffic) * (1 + TOLERANCE)
-    found = find_fewest_buckets(space.phase, (traffic,), KV_BLOCKS, rival).buckets[space.phase]
+    most = rival.most_compute(space.phase, traffic)
+    found = find_fewest_buckets(space.phase, (traffic,), KV_BLOCKS, rival)
     if _cost(space, found, traffic.weights) > most:
         raise AssertionError(f"{found} pads more than {buckets}")
     counts = range(len(space.covering_buckets()), len(buckets) + 1)
@@ -102,17 +100,9 @@ def _plans(space: ShapeSpace, graphs: int) -> Iterator[tuple[Bucket, ...]]:
 
 
 def _chosen(space: ShapeSpace, traffic: Mapping[Bucket, float], graphs: int) -> tuple[Bucket, ...]:
-    axes = choose_axes(space, traffic)
-    cost = token_cost(BLOCK)
-    choice = RowSearch(space, axes, traffic, partial(cost, space.phase), lambda _: 1.0).find_choice()
-    found = fit_to_budget(choice, graphs)
-    if found is None:
-        raise AssertionError("the budget is below the graphs that every plan needs")
-    rows = tuple(sorted(bucket for kept in found.selection.ladders for bucket in kept.buckets()))
-    needed = space.covering_buckets()
-    worth = partial(cost, space.phase)
-    market = ExchangeInput(traffic, sorted({*traffic, *needed, *rows}), needed, worth, lambda _: 1.0, graphs)
-    return min(rows, exchange_buckets(market, rows), exchange_buckets(market, grow_plan(market)), key=market.cost_of)
+    search = Search([PhaseInput(space, choose_axes(space, {}), traffic)], token_cost(BLOCK), price_in_graphs)
+    fill_budget(search, graphs)
+    return search.buckets(space.phase)
 
 
 def _cost(space: ShapeSpace, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:

@@ -70,7 +70,7 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
     chosen = []
     for phase in BucketPhase:
         graphs = -(-len(rival.buckets_of(phase)) * share // 1)
-        chosen.append(optimizer.choose((phase,), price_in_graphs, graphs, "graphs").buckets[phase])
+        chosen.append(optimizer.choose((phase,), price_in_graphs, graphs, "graphs")[phase])
     return BucketPlan(chosen[0], chosen[1])
 
 

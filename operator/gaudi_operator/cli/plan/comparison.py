@@ -102,7 +102,7 @@ def _plan_with_share(document: PlanDocument, traffic: Traffic, plan: BucketPlan,
     optimizer = Optimizer(traffic, limits, blocks)
     min_graphs = sum(optimizer.least_price(phase, price_in_graphs) for phase in BOTH)
     graph_count = max(round(share * (len(plan.prompt) + len(plan.decode))), min_graphs)
-    buckets_by_phase = optimizer.choose(BOTH, price_in_graphs, graph_count, "the number of graphs").buckets
+    buckets_by_phase = optimizer.choose(BOTH, price_in_graphs, graph_count, "the number of graphs")
     # Make the plan from a policy with these numbers of graphs. A user who sets the same numbers gets the same buckets.
     settings = OptimalSettings(
         traffic=policy.optimal.traffic if policy.optimal else None,

@@ -1,6 +1,5 @@
-"""The admissible shapes of a phase. Every admissible shape gets a bucket (docs/internals/planning.md, Coverage)."""
+"""The admissible shapes of a phase. Every admissible shape gets a bucket (docs/internals/optimal.md, Coverage)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple, Protocol
@@ -11,8 +10,8 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
 
-class Row(NamedTuple):
-    """A row of admissible shapes with sizes from `low` to `top`, all padded to `top`."""
+class Bounds(NamedTuple):
+    """The smallest and the largest value of a dimension."""
 
     low: int
     top: int
@@ -26,21 +25,11 @@ class ShapeSpace(Protocol):
     def steps(self) -> tuple[int, int, int]:
         """Return the step of each dimension. The values of a dimension should be multiples of its step."""
 
-    def bounds(self) -> tuple[Row, Row, Row]:
+    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
         """Return the smallest and largest value of each dimension."""
-
-    def forced_batch_sizes(self) -> Sequence[int]:
-        """Return the batch sizes that must be separate values."""
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a batch of this shape can occur."""
-
-    def next_row(self, outer_rows: tuple[Row, ...]) -> Row | None:
-        """Return the smallest possible and the largest necessary value of the next dimension within `outer_rows`.
-
-        Return None if one row cannot hold the requests, because the smallest request needs a value that the largest
-        size forbids.
-        """
 
     def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold every admissible shape."""
@@ -58,17 +47,9 @@ class PromptSpace:
         """Return the steps of prompts: one sequence, the tokens of one KV block, and one block of context."""
         return 1, self.limits.block_size, 1
 
-    def bounds(self) -> tuple[Row, Row, Row]:
+    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
         """Return the smallest and largest value of each dimension of prompts."""
-        return Row(1, self._most_sequences()), Row(1, self._longest_query(1)), Row(0, self._most_context(1))
-
-    def forced_batch_sizes(self) -> Sequence[int]:
-        """Return the batch sizes above which the longest query becomes shorter."""
-        sizes, size = list[int](), self._last_size(1)
-        while size < self._most_sequences():
-            sizes.append(size)
-            size = self._last_size(size + 1)
-        return sizes
+        return Bounds(1, self._most_sequences()), Bounds(1, self._longest_query(1)), Bounds(0, self._most_context(1))
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a prompt batch of this shape can occur."""
@@ -78,18 +59,13 @@ class PromptSpace:
             and 0 <= shape.num_blocks <= self._most_context(shape.query_len)
         )
 
-    def next_row(self, outer_rows: tuple[Row, ...]) -> Row | None:
-        """Return the values of the next dimension of prompts within `outer_rows`."""
-        if not outer_rows:
-            return Row(1, self._most_sequences())
-        if len(outer_rows) == 1:
-            longest_query = self._longest_query(outer_rows[0].top)
-            return Row(1, longest_query) if longest_query == self._longest_query(outer_rows[0].low) else None
-        return Row(0, self._most_context(outer_rows[1].low))
-
     def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold all prompts."""
-        sizes = (*self.forced_batch_sizes(), self._most_sequences())
+        # Above each of these batch sizes but the last, the longest query is shorter.
+        sizes = [self._last_size(1)]
+        while sizes[-1] < self._most_sequences():
+            sizes.append(self._last_size(sizes[-1] + 1))
+        sizes[-1] = self._most_sequences()
         return tuple(Bucket(size, self._longest_query(size), self._most_context(1)) for size in sizes)
 
     def _most_sequences(self) -> int:
@@ -123,13 +99,9 @@ class DecodeSpace:
         """Return the steps of decode batches, which are 1 in each dimension."""
         return 1, 1, 1
 
-    def bounds(self) -> tuple[Row, Row, Row]:
+    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
         """Return the smallest and largest value of each dimension of decode batches."""
-        return Row(1, self._most_sequences()), Row(1, 1), Row(1, self._most_blocks(self._most_sequences()))
-
-    def forced_batch_sizes(self) -> Sequence[int]:
-        """Return no batch size, because the blocks do not depend on it."""
-        return ()
+        return Bounds(1, self._most_sequences()), Bounds(1, 1), Bounds(1, self._most_blocks(self._most_sequences()))
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a decode batch of this shape can occur."""
@@ -138,17 +110,6 @@ class DecodeSpace:
             and shape.query_len == 1
             and shape.batch_size <= shape.num_blocks <= self._most_blocks(shape.batch_size)
         )
-
-    def next_row(self, outer_rows: tuple[Row, ...]) -> Row | None:
-        """Return the values of the next dimension of decode batches within `outer_rows`."""
-        if not outer_rows:
-            return Row(1, self._most_sequences())
-        if len(outer_rows) == 1:
-            return Row(1, 1)
-        top = outer_rows[0].top
-        # Without contiguous attention, a bucket with fewer blocks than sequences is invalid, so the row begins at
-        # `top`.
-        return Row(1 if self.limits.contiguous_paged_attention else top, self._most_blocks(top))
 
     def covering_buckets(self) -> tuple[Bucket, ...]:
         """Return the fewest buckets that hold all decode batches."""
@@ -161,3 +122,15 @@ class DecodeSpace:
 
     def _most_blocks(self, batch_size: int) -> int:
         return most_decode_blocks(batch_size, self.limits, self.kv_blocks)
+
+
+def space_of(phase: BucketPhase, limits: Limits, kv_blocks: int) -> ShapeSpace:
+    """Return the admissible shapes of a phase, on a device with `kv_blocks` KV blocks."""
+    if phase is BucketPhase.PROMPT:
+        return PromptSpace(limits, with_context=limits.has_context)
+    return DecodeSpace(limits, kv_blocks)
+
+
+def holds(bucket: Bucket, shape: Bucket) -> bool:
+    """Return True if the bucket is at least as large as the shape in all dimensions."""
+    return shape[0] <= bucket[0] and shape[1] <= bucket[1] and shape[2] <= bucket[2]

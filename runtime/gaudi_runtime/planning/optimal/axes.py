@@ -1,17 +1,17 @@
-"""Axes: the values of each dimension that may become rungs of the optimal search.
+"""Axes: the values of each dimension that candidate buckets may have.
 
-The number of values is limited, so that the search takes less than a second. If only one dimension varies, its axis has
-all multiples of its step, with larger distances from 512 on. If several dimensions vary, each axis has the values that
-would be chosen for the traffic of this dimension alone.
+The number of values is limited, so that the search takes seconds. If only one dimension varies, its axis has all
+multiples of its step, with larger distances from 512 on. If several dimensions vary, each axis has values that cause
+little padding for the traffic of this dimension alone.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappush, heapreplace
+from itertools import accumulate
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace
-from gaudi_runtime.planning.optimal.ladder import Ladder, Rung
+from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace, holds
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_MULTIPLES = 512
@@ -26,22 +26,16 @@ def choose_axes(space: ShapeSpace, traffic: Weights, value_limits: Bounds = MOST
     """Choose at most `value_limits` sorted values per dimension, always with the largest value of the dimension."""
     bounds = zip(space.bounds(), space.steps(), strict=True)
     axes = [_multiples(low, step, top) for (low, top), step in bounds]
-    varying_dimensions = [dimension for dimension, values in enumerate(axes) if len(values) > 1]
+    for dimension, values in enumerate(axes):
+        # A dimension in which the traffic does not vary needs no more values than this one and the largest.
+        used = {min(bisect_left(values, shape[dimension]), len(values) - 1) for shape in traffic}
+        if len(used) == 1:
+            axes[dimension] = sorted({values[used.pop()], values[-1]})
+    varying_dimensions = [dimension for dimension, values in enumerate(axes) if len(values) > 2]
     for dimension, max_values in zip(varying_dimensions, value_limits[len(varying_dimensions)], strict=True):
         weights = _axis_weights(traffic, dimension, axes[dimension])
-        axes[dimension] = _choose_values(space.phase, axes[dimension], weights, max_values)
-    axes[0] = sorted({*axes[0], *space.forced_batch_sizes()})
+        axes[dimension] = list(choose_values(axes[dimension], weights, max_values))
     return axes[0], axes[1], axes[2]
-
-
-def least_axis_sizes(space: ShapeSpace) -> tuple[int, int, int]:
-    """Return the fewest values that choose_axes() can choose for each dimension, whatever the traffic is."""
-    bounds = zip(space.bounds(), space.steps(), strict=True)
-    sizes = [len(_multiples(low, step, top)) for (low, top), step in bounds]
-    varying_dimensions = [dimension for dimension, size in enumerate(sizes) if size > 1]
-    for dimension, max_values in zip(varying_dimensions, MOST_VALUES[len(varying_dimensions)], strict=True):
-        sizes[dimension] = min(sizes[dimension], max_values)
-    return max(sizes[0], len(space.forced_batch_sizes())), sizes[1], sizes[2]
 
 
 def round_to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
@@ -51,6 +45,19 @@ def round_to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
         cell = Bucket(*(_round_up(axis, value) for axis, value in zip(axes, shape, strict=True)))
         weights[cell] = weights.get(cell, 0.0) + weight
     return weights
+
+
+def cells_of(space: ShapeSpace, traffic: Weights, axes: Axes) -> tuple[dict[Bucket, float], dict[Bucket, float]]:
+    """Return the traffic rounded up to the axes, and the traffic that no bucket would hold if it were rounded up."""
+    needed = space.covering_buckets()
+    rounded, kept = dict[Bucket, float](), dict[Bucket, float]()
+    for shape, weight in traffic.items():
+        (cell,) = round_to_axes({shape: weight}, axes)
+        if any(holds(bucket, cell) for bucket in needed):
+            rounded[cell] = rounded.get(cell, 0.0) + weight
+        else:
+            kept[shape] = weight
+    return rounded, kept
 
 
 def _round_up(axis: Sequence[int], value: int) -> int:
@@ -81,9 +88,26 @@ def _axis_weights(traffic: Weights, dimension: int, axis: Sequence[int]) -> list
     return weights
 
 
-def _choose_values(phase: BucketPhase, values: list[int], weights: Sequence[float], count: int) -> list[int]:
-    """Return the `count` values that cause the least padding in this dimension."""
+def choose_values(values: Sequence[int], weights: Sequence[float], count: int) -> Sequence[int]:
+    """Return at most `count` values that cause little padding, always with the largest value.
+
+    The interval between two chosen values whose split saves the most padding is split first.
+    """
     if len(values) <= count:
         return values
-    rungs = [Rung(Bucket(1, 1, value), weight, value, 1) for value, weight in zip(values, weights, strict=True)]
-    return [values[position] for position in Ladder(phase, rungs).cheapest_by_count(count)]
+    sums = [0.0, *accumulate(weights)]
+
+    def best_split(first: int, end: int) -> tuple[float, int, int, int]:
+        """Return the best split of the values from `first` to `end` - 1, all padded to the last of them."""
+        savings = (
+            ((sums[first] - sums[split]) * (values[end - 1] - values[split - 1]), split, first, end)
+            for split in range(first + 1, end)
+        )
+        return min(savings, default=(0.0, 0, first, end))
+
+    splits, chosen = [best_split(0, len(values))], {values[-1]}
+    while len(chosen) < count and splits[0][0] < 0:
+        _, split, _, end = heapreplace(splits, best_split(splits[0][2], splits[0][1]))
+        chosen.add(values[split - 1])
+        heappush(splits, best_split(split, end))
+    return sorted(chosen)

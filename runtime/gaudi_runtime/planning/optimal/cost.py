@@ -1,6 +1,6 @@
 """The cost model of strategy `Optimal`: the compute of a padded batch, and the price of preparing a bucket.
 
-The cost model is a function, so that callers can pass a better one (docs/internals/planning.md, Cost). The cost must
+The cost model is a function, so that callers can pass a better one (docs/internals/optimal.md, Cost). The cost must
 not decrease if a dimension of a shape increases. The unit of the cost does not matter, because only ratios are used. A
 price is one graph, bytes of graph memory, or seconds of warm-up.
 """

@@ -1,6 +1,6 @@
 """The fewest graphs that pad each kind of traffic no more than strategy `Exponential` does."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket
@@ -8,17 +8,20 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.lookup import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import Cost
-from gaudi_runtime.planning.optimal.exchange import Buckets
-from gaudi_runtime.planning.optimal.optimizer import ChosenBuckets, Optimizer
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.optimal.admissible_shapes import space_of
+from gaudi_runtime.planning.optimal.axes import cells_of, choose_axes
+from gaudi_runtime.planning.optimal.cost import Cost, price_in_graphs
+from gaudi_runtime.planning.optimal.optimizer import fill_budget, needs_rows
 from gaudi_runtime.planning.optimal.prior import TrafficKind, sum_traffic
-from gaudi_runtime.traffic.histogram import Traffic
+from gaudi_runtime.planning.optimal.search import Buckets, PhaseInput, Search
+from gaudi_runtime.traffic.histogram import Weights
 
 TOLERANCE = 0.005
 """The share by which padded compute may exceed that of the reference plan; less than the cost model's accuracy."""
 
-LEAST_PADDING = 0.01
-"""The padding of the reference plan, as a share, below which all kinds get the same weight."""
+LITTLE_PADDING = 0.02
+"""The padding, as a share of the real compute, that is always allowed. Less is not worth further graphs."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class ReferencePlan:
             weight * self.cost(phase, self._padded_bucket(phase, shape)) for shape, weight in kind.weights.items()
         )
 
+    def most_compute(self, phase: BucketPhase, kind: TrafficKind) -> float:
+        """Return the limit of the padded compute of a kind of traffic."""
+        real_compute = sum(weight * self.cost(phase, shape) for shape, weight in kind.weights.items())
+        return max(self.padded_compute(phase, kind) * (kind.max_ratio + TOLERANCE), real_compute * (1 + LITTLE_PADDING))
+
     def _padded_bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
         # The plans of the plugin may have gaps. A batch in a gap is padded to its fallback shape.
         return self.plan.find(phase, *shape) or self.plan.fallback(phase, self.limits, *shape)
@@ -42,57 +50,95 @@ class ReferencePlan:
 
 def find_fewest_buckets(
     phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, reference: ReferencePlan
-) -> ChosenBuckets:
-    """Return the fewest buckets of a phase that pad each kind of traffic no more than its limit.
+) -> Buckets:
+    """Return few buckets of a phase that pad each kind of traffic no more than its limit.
 
     The result has at most as many buckets as the reference plan, unless the admissible shapes need more. Raises
     PlanImpossible if there is no traffic.
     """
-    computes = [reference.padded_compute(phase, kind) for kind in kinds]
-
-    def is_enough(buckets: Buckets) -> bool:
-        return all(
-            _padded_compute(phase, buckets, kind, reference.cost) <= compute * (kind.max_ratio + TOLERANCE)
-            for kind, compute in zip(kinds, computes, strict=True)
-        )
-
-    candidates = [
-        Optimizer(_phase_traffic(phase, weighted_kinds), reference.limits, kv_blocks, reference.cost).minimize_buckets(
-            phase, is_enough, len(reference.plan.buckets_of(phase))
-        )
-        for weighted_kinds in _weightings(phase, kinds, computes, reference.cost)
-    ]
-    # The search minimizes a weighted sum over all kinds of traffic. Several weightings are tried, because one weighting
-    # usually needs fewer graphs.
-    return min(candidates, key=lambda result: (not is_enough(result.buckets[phase]), len(result.buckets[phase])))
+    if not any(kind.weights for kind in kinds):
+        raise PlanImpossible(f"the traffic of strategy Optimal has no {phase} shape within the limits")
+    fewest = _FewestGraphs(phase, kinds, kv_blocks, reference)
+    return fewest.search_buckets(len(reference.plan.buckets_of(phase)))
 
 
-def _weightings(
-    phase: BucketPhase, kinds: tuple[TrafficKind, ...], computes: list[float], cost: Cost
-) -> Iterable[tuple[TrafficKind, ...]]:
-    """Yield the kinds unchanged, and then with more weight for the kinds that the reference plan pads least."""
-    yield kinds
-    if len(kinds) > 1:
-        unpadded = (sum(weight * cost(phase, shape) for shape, weight in kind.weights.items()) for kind in kinds)
-        paddings = (max(compute / real - 1, LEAST_PADDING) for compute, real in zip(computes, unpadded, strict=True))
-        yield tuple(
-            TrafficKind(kind.name, {shape: weight / padding for shape, weight in kind.weights.items()}, kind.max_ratio)
-            for kind, padding in zip(kinds, paddings, strict=True)
-        )
+class _FewestGraphs:
+    """The search for a plan within the limits of all kinds. Only kinds above their limits have weight."""
 
+    def __init__(
+        self, phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, reference: ReferencePlan
+    ) -> None:
+        self._phase, self._kinds, self._cost = phase, kinds, reference.cost
+        self._limits = [reference.most_compute(phase, kind) for kind in kinds]
+        space = space_of(phase, reference.limits, kv_blocks)
+        axes = choose_axes(space, sum_traffic(kinds))
+        self._cells: list[Weights] = []
+        for kind, limit in zip(kinds, self._limits, strict=True):
+            rounded, kept = cells_of(space, kind.weights, axes)
+            self._cells.append({cell: weight / limit for cell, weight in {**rounded, **kept}.items()})
+        self._all = range(len(kinds))
+        cells = PhaseInput(space, axes, self._sum_cells(self._all), needs_rows(phase, reference.limits))
+        self._search = Search([cells], self._cost, price_in_graphs)
 
-def _phase_traffic(phase: BucketPhase, kinds: Iterable[TrafficKind]) -> Traffic:
-    weights = sum_traffic(kinds)
-    return Traffic(weights, {}) if phase is BucketPhase.PROMPT else Traffic({}, weights)
+    def search_buckets(self, max_buckets: int) -> Buckets:
+        """Return the smallest plan found within the limits, or one of `max_buckets` if none is found."""
+        search, best = self._search, None
+        for start in search.starts():
+            most = len(best) - 1 if best else max_buckets
+            search.start(start, start)
+            if len(start) <= most and self._grow_to_limits(most):
+                self._drop_needless()
+                best = search.plan
+        if best is None:
+            self._weigh(self._all)
+            search.start(next(iter(search.starts())))
+            fill_budget(search, max(max_buckets, search.least_price))
+        else:
+            search.start(best)
+        return search.buckets(self._phase)
 
+    def _grow_to_limits(self, max_buckets: int) -> bool:
+        """Add the best candidate for the kinds above their limits; return False if `max_buckets` are not enough."""
+        exceeding = self._exceeding(self._all)
+        while exceeding and len(self._search.plan) < max_buckets:
+            self._weigh(exceeding)
+            best = self._search.best(1)
+            if best is None:
+                return False
+            self._search.add(best)
+            # A bucket for other kinds rarely makes a kind exceed its limit again, so all kinds are checked at the end.
+            exceeding = self._exceeding(exceeding) or self._exceeding(self._all)
+        return not exceeding
 
-def _padded_compute(phase: BucketPhase, buckets: Buckets, kind: TrafficKind, cost: Cost) -> float:
-    finder = Finder(buckets)
-    costs = [cost(phase, bucket) for bucket in buckets]
-    compute = 0.0
-    for shape, weight in kind.weights.items():
-        position = finder.find_position(*shape)
-        if position is None:
-            raise AssertionError(f"{tuple(shape)} has no bucket")
-        compute += weight * costs[position]
-    return compute
+    def _drop_needless(self) -> None:
+        """Remove buckets, the least useful ones first, while no kind exceeds its limit."""
+        self._weigh(self._all)
+        for _, position in self._search.losses():
+            self._search.remove(position)
+            if self._exceeding(self._all):
+                self._search.add(position)
+
+    def _exceeding(self, kinds: Iterable[int]) -> list[int]:
+        """Return those of the kinds whose padded compute exceeds their limits."""
+        buckets = self._search.buckets(self._phase)
+        finder, costs = Finder(buckets), [self._cost(self._phase, bucket) for bucket in buckets]
+        return [kind for kind in kinds if self._padded_compute(kind, finder, costs) > self._limits[kind]]
+
+    def _padded_compute(self, kind: int, finder: Finder, costs: Sequence[float]) -> float:
+        compute = 0.0
+        for shape, weight in self._kinds[kind].weights.items():
+            position = finder.find_position(*shape)
+            if position is None:
+                raise AssertionError(f"{tuple(shape)} has no bucket")
+            compute += weight * costs[position]
+        return compute
+
+    def _sum_cells(self, kinds: Iterable[int]) -> Weights:
+        cells: dict[Bucket, float] = {}
+        for kind in kinds:
+            for cell, weight in self._cells[kind].items():
+                cells[cell] = cells.get(cell, 0.0) + weight
+        return cells
+
+    def _weigh(self, kinds: Iterable[int]) -> None:
+        self._search.weigh({(self._phase, cell): weight for cell, weight in self._sum_cells(kinds).items()})

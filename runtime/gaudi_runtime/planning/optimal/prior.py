@@ -1,4 +1,4 @@
-"""Prior traffic, which is assumed if no traffic is known (docs/internals/planning.md, Without traffic).
+"""Prior traffic, which is assumed if no traffic is known (docs/internals/optimal.md, Without traffic).
 
 Before a service runs, nothing is known about its traffic, so the prior prefers no size. Each doubling of the prompt
 length has the same share of the compute. The same applies to each doubling of the sequences in a step and of the
@@ -7,7 +7,7 @@ context of a sequence. Negligibly small sizes and sizes above the limits are lef
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, floor, log2
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
@@ -22,9 +22,14 @@ LEAST_PROMPT_BLOCKS = 0.5
 LEAST_CONTEXT = 256
 """The tokens of the shortest context per sequence of a decode step: a chat with its system prompt."""
 
-MOST_CONTEXT_SHARE = 0.5
-"""The longest mean context of a decode step, as a share of maxModelLen. Sequences of one step are at all positions,
-so a step in which all of them are full does not occur."""
+NARROW_RATIO = 1.015
+"""The limit of decode steps with similar numbers of sequences and contexts."""
+
+BUSY_RATIO = 0.995
+"""The limit of decode steps with the most sequences. A server under load runs only these steps."""
+
+TOTAL_RATIO = 0.985
+"""The limit of all decode steps together. Traffic of few sizes may be padded more than the mean of its kind."""
 
 POINTS = 8
 """The sizes per doubling: steps of 9 percent, which is finer than any plan."""
@@ -51,36 +56,45 @@ def sum_traffic(kinds: Iterable[TrafficKind]) -> dict[Bucket, float]:
     return weights
 
 
+def prior_kinds(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[TrafficKind, ...]:
+    """Return the kinds of prior traffic, and for decode steps also their sum as a kind with a limit of its own."""
+    kinds = prior_traffic(phase, limits, kv_blocks, cost)
+    if phase is BucketPhase.PROMPT:
+        return kinds
+    return *kinds, TrafficKind("all decode steps", sum_traffic(kinds), TOTAL_RATIO)
+
+
 def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[TrafficKind, ...]:
     """Return the prior traffic of a phase, in batches, for a device with `kv_blocks` KV blocks.
 
     The kinds of prompts are single prompts without context, single prompts with context, and batches of several
-    prompts. Decode steps have one kind for each doubling of their sequences, because the load of a server is not known.
+    prompts. Decode steps have one kind for each doubling of their sequences and of their mean context, because neither
+    the load of a server nor the length of its answers is known.
     """
     shares = _prompt_shares(limits) if phase is BucketPhase.PROMPT else _decode_shares(limits, kv_blocks)
-    weights_by_name: dict[str, dict[Bucket, float]] = {}
-    for name, shape, share in shares:
-        weights = weights_by_name.setdefault(name, {})
+    weights_by_kind: dict[tuple[str, float], dict[Bucket, float]] = {}
+    for name, max_ratio, shape, share in shares:
+        weights = weights_by_kind.setdefault((name, max_ratio), {})
         # A share refers to compute, but a weight counts batches. So the share is divided by the cost of a batch.
         weights[shape] = weights.get(shape, 0.0) + share / cost(phase, shape)
-    return tuple(TrafficKind(name, weights) for name, weights in weights_by_name.items())
+    return tuple(TrafficKind(name, weights, max_ratio) for (name, max_ratio), weights in weights_by_kind.items())
 
 
-def _prompt_shares(limits: Limits) -> Iterator[tuple[str, Bucket, float]]:
-    """Yield kind, shape and compute share of prompts. Engines merge only prompts without context into one batch."""
+def _prompt_shares(limits: Limits) -> Iterator[tuple[str, float, Bucket, float]]:
+    """Yield kind, limit, shape and compute share of prompts. Engines batch only prompts without context."""
     min_tokens = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
     for query_len in geometric_sizes(min(min_tokens, limits.longest_query), limits.longest_query, POINTS):
-        yield "one prompt", Bucket(1, query_len, 0), 1.0
+        yield "one prompt", 1.0, Bucket(1, query_len, 0), 1.0
         max_batch_size = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query_len)
         for batch_size in geometric_sizes(2, max_batch_size, 1) if max_batch_size > 1 else ():
-            yield "several prompts", Bucket(batch_size, query_len, 0), 1.0
+            yield "several prompts", 1.0, Bucket(batch_size, query_len, 0), 1.0
         max_context = most_context_for_query(limits, query_len) if limits.has_context else 0
         contexts = geometric_sizes(1, max_context, CONTEXT_POINTS) if max_context else []
         for context_blocks in contexts:
-            yield "one prompt with context", Bucket(1, query_len, context_blocks), 1 / len(contexts)
+            yield "one prompt with context", 1.0, Bucket(1, query_len, context_blocks), 1 / len(contexts)
 
 
-def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket, float]]:
+def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, float, Bucket, float]]:
     blocks_per_sequence = ceil(limits.max_model_len / limits.block_size)
 
     def most_blocks(sequences: int) -> int:
@@ -88,17 +102,20 @@ def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, Bucket
         # close to the number of blocks in use.
         return min(sequences * blocks_per_sequence, most_decode_blocks(sequences, limits, kv_blocks))
 
-    max_context = MOST_CONTEXT_SHARE * limits.max_model_len / limits.block_size
+    max_context = limits.max_model_len / limits.block_size
     min_context = min(LEAST_CONTEXT / limits.block_size, max_context)
     steps = ceil(POINTS * log2(max_context / min_context))
     contexts = [min_context * (max_context / min_context) ** (step / max(steps, 1)) for step in range(steps + 1)]
     for batch_size in geometric_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
         min_sequences = 1 << batch_size.bit_length() - 1
+        max_ratio = BUSY_RATIO if 2 * min_sequences > limits.max_num_seqs else NARROW_RATIO
         for context in contexts:
             # If the device has too few blocks for all sequences, fewer sequences run at the same time.
             fitting_sequences = max(1, min(batch_size, int(most_blocks(batch_size) / context)))
             blocks = max(fitting_sequences, min(round(fitting_sequences * context), most_blocks(fitting_sequences)))
-            yield f"{min_sequences} to {2 * min_sequences - 1} sequences", Bucket(fitting_sequences, 1, blocks), 1.0
+            min_blocks = 2 ** floor(log2(blocks / fitting_sequences))
+            name = f"{min_sequences} to {2 * min_sequences - 1} sequences of {min_blocks} to {2 * min_blocks} blocks"
+            yield name, max_ratio, Bucket(fitting_sequences, 1, blocks), 1.0
 
 
 def geometric_sizes(low: int, high: int, points: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Smoothing of traffic, because future traffic differs from past traffic.
 
-A share of the learned weight is spread over shapes of similar size (docs/internals/planning.md, Smoothing, which has
+A share of the learned weight is spread over shapes of similar size (docs/internals/optimal.md, Smoothing, which has
 figures of the gain and the cost). So a plan does not depend on a temporary peak, and also has rungs for sizes that were
 not observed yet.
 """
@@ -11,7 +11,7 @@ from math import erf, log, sqrt
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace
-from gaudi_runtime.planning.optimal.axes import Axes, choose_axes, round_to_axes
+from gaudi_runtime.planning.optimal.axes import Axes, cells_of, choose_axes
 from gaudi_runtime.traffic.histogram import Weights
 
 SPREAD_SHARE = 0.2
@@ -35,7 +35,8 @@ def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 def similar_traffic(space: ShapeSpace, traffic: Weights) -> dict[Bucket, float]:
     """Return `traffic` with all of its weight spread over admissible shapes of similar sizes."""
     axes = choose_axes(space, traffic)
-    return {cell: weight for cell, weight in _spread(round_to_axes(traffic, axes), axes).items() if space.admits(cell)}
+    rounded, kept = cells_of(space, traffic, axes)
+    return {cell: weight for cell, weight in _spread(rounded, axes).items() if space.admits(cell)} | kept
 
 
 def _spread(traffic: dict[Bucket, float], axes: Axes) -> dict[Bucket, float]:

@@ -1,4 +1,4 @@
-"""Strategy `Optimal`: returns the buckets for traffic and a budget (docs/internals/planning.md).
+"""Strategy `Optimal`: returns the buckets for traffic and a budget (docs/internals/optimal.md).
 
 Every admissible shape has a bucket for any traffic; the budget determines the number of additional buckets. Without
 traffic, the prior is used (prior.py). Without a budget, the plan has the fewest graphs that pad the traffic no more
@@ -20,10 +20,10 @@ from gaudi_runtime.planning.optimal.cost import (
     score_plan,
     typical_cost,
 )
-from gaudi_runtime.planning.optimal.exchange import Buckets
 from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
-from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.prior import prior_kinds, prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.search import Buckets
 from gaudi_runtime.traffic.histogram import Traffic, Weights, parse_traffic
 from gaudi_runtime.traffic.padding import Padding, size_class
 
@@ -41,9 +41,8 @@ def optimal_buckets(
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
     cost = typical_cost(limits.block_size)
-    prior = {phase: prior_traffic(phase, limits, kv_blocks, cost) for phase in BOTH} if settings.traffic is None else {}
     traffic = (
-        Traffic(*(sum_traffic(prior[phase]) for phase in BOTH))
+        Traffic(*(sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH))
         if settings.traffic is None
         else parse_traffic(settings.traffic)
     )
@@ -55,16 +54,19 @@ def optimal_buckets(
     ]
     for name, budget, price in _shared_budgets(settings, limits):
         if budget:
-            return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets), warnings
+            return optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}"), warnings
     buckets: PhaseBuckets = {}
     make_reference = cache(lambda: ReferencePlan(make_exponential(), limits, cost))
     for phase, graphs in _graph_budgets(settings):
         if graphs:
-            chosen = optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
+            buckets |= optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
         else:
-            kinds = prior.get(phase) or optimizer.traffic_kinds(phase)
-            chosen = find_fewest_buckets(phase, kinds, kv_blocks, make_reference())
-        buckets.update(chosen.buckets)
+            kinds = (
+                prior_kinds(phase, limits, kv_blocks, cost)
+                if settings.traffic is None
+                else optimizer.traffic_kinds(phase)
+            )
+            buckets[phase] = find_fewest_buckets(phase, kinds, kv_blocks, make_reference())
     return buckets, warnings
 
 
@@ -75,7 +77,6 @@ def check_optimal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     traffic = Traffic({}, {}) if settings.traffic is None else parse_traffic(settings.traffic)
     optimizer = Optimizer(traffic, limits, kv_blocks)
     for phase in BOTH:
-        optimizer.check_search(phase)
         if settings.traffic is not None:
             optimizer.check_traffic(phase)
     for name, budget, price in _shared_budgets(settings, limits):

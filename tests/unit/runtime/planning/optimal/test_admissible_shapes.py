@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, Row, ShapeSpace
+from gaudi_runtime.planning.optimal.admissible_shapes import Bounds, DecodeSpace, PromptSpace, ShapeSpace
 
 MOST = 12
 
@@ -67,7 +67,7 @@ def test_admitted_shapes_equal_those_of_a_scan(space: ShapeSpace) -> None:
 
 @given(SPACES)
 def test_bounds_are_minimum_and_maximum_of_all_shapes(space: ShapeSpace) -> None:
-    assert space.bounds() == tuple(Row(min(values), max(values)) for values in zip(*scan(space), strict=True))
+    assert space.bounds() == tuple(Bounds(min(values), max(values)) for values in zip(*scan(space), strict=True))
 
 
 @given(SPACES)
@@ -77,33 +77,3 @@ def test_corners_have_the_largest_batch_of_each_longest_query(space: ShapeSpace)
     largest = {query: size for size, query in sorted(longest.items())}
     most = max(each.num_blocks for each in shapes)
     assert space.covering_buckets() == tuple(Bucket(size, query, most) for query, size in largest.items())
-
-
-@given(SPACES)
-def test_forced_batch_sizes_are_those_of_all_corners_but_last(space: ShapeSpace) -> None:
-    assert list(space.forced_batch_sizes()) == [corner.batch_size for corner in space.covering_buckets()[:-1]]
-
-
-@given(SPACES, st.data())
-def test_span_is_the_range_of_queries_of_a_batch_row(space: ShapeSpace, data: st.DataObject) -> None:
-    shapes = scan(space)
-    top = data.draw(st.integers(1, max(shapes).batch_size))
-    low = data.draw(st.integers(1, top))
-    ends = {max(each.query_len for each in shapes if each.batch_size == size) for size in (low, top)}
-    assert space.next_row(()) == Row(1, max(shapes).batch_size)
-    assert space.next_row((Row(low, top),)) == (Row(1, ends.pop()) if len(ends) == 1 else None)
-
-
-@given(PROMPTS, st.data())
-def test_span_of_a_prompt_row_ends_with_its_most_context(space: PromptSpace, data: st.DataObject) -> None:
-    low = data.draw(st.integers(1, space.bounds()[1].top))
-    most = max(each.num_blocks for each in scan(space) if each.query_len >= low)
-    assert space.next_row((Row(1, 1), Row(low, space.bounds()[1].top))) == Row(0, most)
-
-
-@given(DECODES, st.data())
-def test_span_of_a_decode_row_begins_with_the_fewest_blocks(space: DecodeSpace, data: st.DataObject) -> None:
-    top = data.draw(st.integers(1, space.bounds()[0].top))
-    most = max(each.num_blocks for each in scan(space) if each.batch_size == top)
-    least = 1 if space.limits.contiguous_paged_attention else top
-    assert space.next_row((Row(1, top), Row(1, 1))) == Row(least, most)

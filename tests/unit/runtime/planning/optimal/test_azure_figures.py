@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
@@ -32,7 +32,7 @@ def limits(tokens: int) -> Limits:
 
 
 def exponential(tokens: int) -> BucketPlan:
-    return make_plan(BucketPolicy(), limits(tokens), kv_blocks=3000)
+    return make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits(tokens), kv_blocks=3000)
 
 
 def padding(plan: BucketPlan) -> float:
@@ -44,7 +44,7 @@ def padding(plan: BucketPlan) -> float:
 
 def optimal(tokens: int, graphs: int) -> BucketPlan:
     optimizer = Optimizer(learned_and_judged()[0], limits(tokens), 3000, COST)
-    prompt = optimizer.choose((PROMPT,), price_in_graphs, graphs, "graphs").buckets[PROMPT]
+    prompt = optimizer.choose((PROMPT,), price_in_graphs, graphs, "graphs")[PROMPT]
     assert len(prompt) == graphs
     return BucketPlan(prompt, ())
 

@@ -53,7 +53,7 @@ def test_every_admissible_batch_has_a_bucket(
     chosen = {}
     for phase in BucketPhase:
         budget = max(graphs, round(optimizer.least_price(phase, price_in_graphs)))
-        chosen[phase] = optimizer.choose((phase,), price_in_graphs, budget, "graphs").buckets[phase]
+        chosen[phase] = optimizer.choose((phase,), price_in_graphs, budget, "graphs")[phase]
         assert len(chosen[phase]) <= budget
         assert list(chosen[phase]) == sorted(set(chosen[phase]))
     plan = BucketPlan(chosen[BucketPhase.PROMPT], chosen[BucketPhase.DECODE])
@@ -104,7 +104,7 @@ def test_optimal_has_a_bucket_for_a_gap_of_exponential() -> None:
     )
     traffic = Traffic({Bucket(1, 300, 0): 5}, {Bucket(3, 1, 20): 9})
     wanted = (BucketPhase.PROMPT, 2, 1820, 0)
-    assert make_plan(BucketPolicy(), limits, kv_blocks=3000).find(*wanted) is None
+    assert make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, kv_blocks=3000).find(*wanted) is None
     assert make_plan(policy(traffic), limits, kv_blocks=3000).find(*wanted) is not None
 
 

@@ -1,7 +1,5 @@
 """The traffic that is assumed if no traffic is known."""
 
-from math import isclose
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
-from gaudi_runtime.planning.optimal.prior import TrafficKind, geometric_sizes, prior_traffic
+from gaudi_runtime.planning.optimal.prior import BUSY_RATIO, TrafficKind, geometric_sizes, prior_kinds, prior_traffic
 from gaudi_runtime.traffic.histogram import Traffic
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -54,21 +52,29 @@ def test_every_shape_is_admissible(limits: Limits, kv_blocks: int) -> None:
             assert all(space.admits(shape) for shape in kind.weights)
 
 
-def test_decode_kinds_are_the_doublings_of_sequences() -> None:
-    assert names(DECODE, LIMITS) == [
-        "1 to 1 sequences",
-        "2 to 3 sequences",
-        "4 to 7 sequences",
-        "8 to 15 sequences",
-        "16 to 31 sequences",
-        "32 to 63 sequences",
-        "64 to 127 sequences",
-    ]
+def test_decode_kinds_are_the_doublings_of_sequences_and_contexts() -> None:
+    found = names(DECODE, LIMITS, 20_000)
+    assert found[:2] == ["1 to 1 sequences of 2 to 4 blocks", "1 to 1 sequences of 4 to 8 blocks"]
+    assert found[-1] == "64 to 127 sequences of 64 to 128 blocks"
+    assert len(found) == 7 * 6
 
 
-def test_kinds_with_equally_many_sizes_have_the_same_compute() -> None:
-    kinds = {kind.name: kind for kind in prior_traffic(DECODE, LIMITS, 20_000, COST)}
-    assert isclose(compute(DECODE, kinds["16 to 31 sequences"]), compute(DECODE, kinds["32 to 63 sequences"]))
+def test_sum_of_all_decode_steps_is_a_kind_with_a_limit() -> None:
+    *kinds, total = prior_kinds(DECODE, LIMITS, 2000, COST)
+    assert total.max_ratio < min(kind.max_ratio for kind in kinds)
+    assert compute(DECODE, total) == pytest.approx(sum(compute(DECODE, kind) for kind in kinds))
+
+
+def test_busiest_steps_have_a_lower_limit() -> None:
+    ratios = {kind.max_ratio for kind in prior_traffic(DECODE, LIMITS, 2000, COST) if kind.name.startswith("64")}
+    assert ratios == {BUSY_RATIO}
+
+
+@pytest.mark.parametrize("contiguous", [False, True])
+def test_contexts_reach_the_longest_sequence(contiguous: bool) -> None:
+    limits = LIMITS.model_copy(update={"contiguous_paged_attention": contiguous})
+    shapes = [shape for kind in prior_traffic(DECODE, limits, 5000, COST) for shape in kind.weights]
+    assert max(shape.num_blocks / shape.batch_size for shape in shapes) == 64
 
 
 @pytest.mark.parametrize(
@@ -84,9 +90,10 @@ def test_prompt_kinds_depend_on_the_limits(change: dict[str, int], expected: lis
 
 
 def test_sequences_are_limited_by_the_device_memory() -> None:
-    (busiest,) = (kind for kind in prior_traffic(DECODE, LIMITS, 128, COST) if kind.name == "64 to 127 sequences")
-    assert min(shape.batch_size for shape in busiest.weights) == 4
-    assert max(shape.num_blocks for shape in busiest.weights) <= 128
+    kinds = prior_traffic(DECODE, LIMITS, 128, COST)
+    full = [shape for kind in kinds if kind.name.endswith("of 32 to 64 blocks") for shape in kind.weights]
+    assert max(shape.batch_size for shape in full) <= 4
+    assert max(shape.num_blocks for kind in kinds for shape in kind.weights) <= 128
 
 
 LEARNED = Traffic({Bucket(1, 700, 0): 1.0}, {Bucket(2, 1, 9): 1.0})

@@ -1,6 +1,6 @@
 """Plans of small policies, as recorded from this code (tests/data/optimal_plans.json). Any change of a plan fails.
 
-Other tests check the quality of such plans (test_optimizer.py, test_row_search.py, tests/benchmarks/brute_force.py).
+Other tests check the quality of such plans (test_search.py, tests/benchmarks/brute_force.py).
 These tests check that a policy keeps its graphs from one release to the next.
 """
 

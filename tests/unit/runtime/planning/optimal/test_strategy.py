@@ -1,6 +1,7 @@
 """Budgets in a policy: graphs, bytes, seconds, insufficient budgets and contradictions."""
 
 from collections.abc import Callable
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,10 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.optimal import cost
 from gaudi_runtime.planning.optimal.cost import Price
-from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
+from gaudi_runtime.planning.optimal.fewest_graphs import LITTLE_PADDING, TOLERANCE
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.optimal.strategy import optimal_buckets
 from gaudi_runtime.planning.planner import make_plan
@@ -40,7 +42,7 @@ def test_plan_uses_all_graphs_of_the_budget() -> None:
 
 
 def test_plan_without_budget_has_fewer_graphs_than_exponential() -> None:
-    chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
+    chosen, rival = plan(), make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), LIMITS, kv_blocks=100)
     assert len(chosen.prompt) < len(rival.prompt)
     assert len(chosen.decode) < len(rival.decode)
 
@@ -52,7 +54,7 @@ def test_exponential_is_planned_at_most_once(budget: dict[str, int], plans: int)
     made: list[BucketPlan] = []
 
     def exponential() -> BucketPlan:
-        made.append(make_plan(BucketPolicy(), LIMITS, kv_blocks=100))
+        made.append(make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), LIMITS, kv_blocks=100))
         return made[-1]
 
     settings = OptimalSettings(traffic=TRAFFIC, **budget)
@@ -61,14 +63,14 @@ def test_exponential_is_planned_at_most_once(budget: dict[str, int], plans: int)
 
 
 def test_plan_without_budget_pads_at_most_like_exponential() -> None:
-    chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
+    chosen, rival = plan(), make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), LIMITS, kv_blocks=100)
     traffic, token_cost = parse_traffic(TRAFFIC), cost.typical_cost(128)
     for phase in BucketPhase:
         padding = cost.score_plan(chosen, phase, traffic, token_cost).padding
         bound = cost.score_plan(rival, phase, traffic, token_cost).padding
         assert padding is not None
         assert bound is not None
-        assert padding <= bound * (1 + TOLERANCE)
+        assert padding <= max(bound * (1 + TOLERANCE), 1 + LITTLE_PADDING)
 
 
 @settings(max_examples=8)
@@ -91,7 +93,7 @@ def test_plan_with_a_byte_budget_has_at_least_five_buckets() -> None:
     varied = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     optimizer = Optimizer(traffic, varied, 100)
     budget = 5 * optimizer.least_price(BucketPhase.DECODE, price)
-    (chosen,) = optimizer.choose(decode, price, budget, "--graph-bytes").buckets.values()
+    (chosen,) = optimizer.choose(decode, price, budget, "--graph-bytes").values()
     assert len(chosen) >= 5
     assert sum(price(BucketPhase.DECODE, bucket) for bucket in chosen) <= budget
 
@@ -155,21 +157,22 @@ def test_same_budget_returns_the_same_plan() -> None:
 
 
 def test_optimal_settings_of_other_strategies_cause_a_warning() -> None:
-    policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
+    policy = BucketPolicy(strategy=Strategy.EXPONENTIAL, optimal=OptimalSettings(traffic=TRAFFIC))
     (warning,) = make_plan(policy, LIMITS, 100).warnings
     assert warning.startswith("bucketing.optimal is ignored")
 
 
-def test_search_among_too_many_buckets_is_refused_immediately() -> None:
+def test_plan_for_many_prompt_batch_sizes_is_made_within_seconds() -> None:
     """With a large maxNumBatchedTokens, most prompt batch sizes have different longest queries."""
     limits = Limits(
-        max_model_len=4_194_304,
-        max_num_seqs=65_536,
-        max_num_prefill_seqs=65_536,
-        max_num_batched_tokens=16_777_216,
-        block_size=1,
+        max_model_len=131_072,
+        max_num_seqs=256,
+        max_num_prefill_seqs=256,
+        max_num_batched_tokens=131_072,
         prefix_caching=True,
     )
     settings = OptimalSettings(traffic="prompt 1 100 3 1\nprompt 40 700 9 1\ndecode 1 1 9 1\n")
-    with pytest.raises(PlanImpossible, match=r"strategy Optimal has [0-9]+ candidate prompt buckets for [0-9]+ batch"):
-        make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, kv_blocks=100)
+    start = process_time()
+    chosen = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, kv_blocks=1000)
+    assert process_time() - start < 20
+    assert plan_coverage(chosen, limits, 1000).describe_gaps() is None
