@@ -32,7 +32,7 @@ def forecast_memory(inputs: ForecastInputs, shape: ModelShape, card_memory: Figu
     cards = [(stage, stage_split(stage)) for stage in stage_memory(shape, spread, inputs.limits.block_size)]
     # Every card holds a part of every block, so the card with the fewest blocks limits the number of blocks.
     sequence_count = inputs.limits.max_num_seqs
-    fullest_stage, split = min(cards, key=lambda card: (_count_blocks(*card, sequence_count), card[1].free))
+    fullest_stage, split = min(cards, key=lambda card: (_count_blocks(card[0], card[1], sequence_count), card[1].free))
     return _build_forecast(inputs, shape, card_memory, workspace, fullest_stage, split)
 
 
