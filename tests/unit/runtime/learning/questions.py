@@ -3,9 +3,10 @@
 from typing import Any
 
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.learning.comparison import ComparisonInput
 from gaudi_runtime.warmup.estimate import Pace, StepPace
+from tests.support.policies import EXPONENTIAL
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=64, max_num_batched_tokens=4096)
 BLOCKS = DeviceBlocks.from_limits(2048, LIMITS)
@@ -22,5 +23,11 @@ def question(seconds: float = 1000.0, other_seconds: float = 0.0, **fields: Any)
     Each bucket takes 2 s.
     """
     pace = Pace(seconds=seconds, other_seconds=other_seconds, prompt=BUCKET, decode=BUCKET)
-    given = {"policy": BucketPolicy(), "limits": LIMITS, "blocks": BLOCKS, "traffic": TRAFFIC, **fields}
+    given = {
+        "policy": EXPONENTIAL,
+        "limits": LIMITS,
+        "blocks": BLOCKS,
+        "traffic": TRAFFIC,
+        **fields,
+    }
     return ComparisonInput(pace=pace, **given)

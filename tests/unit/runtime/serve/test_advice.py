@@ -5,9 +5,9 @@ from pathlib import Path
 
 import httpx
 
-from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase
+from tests.support.policies import EXPONENTIAL
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process
 from tests.unit.runtime.serve.impatient import LEAST_BATCHES
@@ -20,7 +20,7 @@ def exponential() -> RuntimeConfig:
     """Return a configuration of the default strategy with limits that result in about a hundred buckets."""
     times = {"compileSeconds": 0.005, "captureSeconds": 0.005}
     config = sim_config(times, max_model_len=4096, max_num_seqs=64, max_num_batched_tokens=4096)
-    return config.model_copy(update={"bucketing": BucketPolicy()})
+    return config.model_copy(update={"bucketing": EXPONENTIAL})
 
 
 def send_prompts(runtime: RuntimeProcess, requests: int) -> None:

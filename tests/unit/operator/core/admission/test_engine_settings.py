@@ -45,7 +45,8 @@ SLICES = {"PT_HPU_SDPA_QKV_SLICE_MODE_FWD": "true"}
 )
 def test_setting_that_only_vllm_has_is_refused_for_torch(settings: dict[str, Any]) -> None:
     (name,) = settings
-    assert why_settings_are_wrong(inference(engine={"name": "torch", "settings": settings})) == (
+    spec = inference(engine={"name": "torch", "settings": settings}, bucketing={"strategy": "Exponential"})
+    assert why_settings_are_wrong(spec) == (
         f"spec.engine.settings: {name} is not available with the torch engine: remove it, or use engine vllm."
     )
 
