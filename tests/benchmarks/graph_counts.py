@@ -30,6 +30,7 @@ from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from tests.benchmarks.figures import Figure, table
 from tests.support.azure_trace import read_requests, requests
 from tests.support.grids import GRIDS, decode_grid
+from tests.support.policies import EXPONENTIAL
 from tests.support.simulated_batching import Request, read_traffic_of_trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "vllm"
@@ -90,7 +91,7 @@ def _against_grids(question: PlanDocument, name: str, load: Load) -> Iterator[Fi
         settings = OptimalSettings(prompt_graphs=12, decode_graphs=len(buckets))
         known = settings.model_copy(update={"traffic": format_traffic(load.later)})
         plans = {
-            f"grid {grid}": BucketPlan(_plan(question, BucketPolicy()).prompt, buckets),
+            f"grid {grid}": BucketPlan(_plan(question, EXPONENTIAL).prompt, buckets),
             "Optimal for this traffic": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=known)),
             "Optimal without traffic": _plan(question, BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings)),
         }

@@ -28,6 +28,7 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from tests.benchmarks.figures import Figure, table
+from tests.support.policies import EXPONENTIAL
 
 LIMITS = Limits(
     max_model_len=16_384,
@@ -50,7 +51,7 @@ def policies() -> dict[str, BucketPolicy]:
     linear = DecodeRanges(batch_size=RangeSettings(step=16), blocks=RangeSettings(step=16))
     padded = PromptRanges(query=RangeSettings(pad_percent=0), context=RangeSettings(step=1, pad_percent=3))
     return {
-        "exponential": BucketPolicy(),
+        "exponential": EXPONENTIAL,
         "linear": BucketPolicy(strategy=Strategy.LINEAR, prompt=fine, decode=linear),
         "paddingAware": BucketPolicy(strategy=Strategy.PADDING_AWARE, prompt=padded),
         "file": BucketPolicy(
@@ -99,7 +100,7 @@ def _count_microseconds(*, learned: bool = False) -> float:
 
     Distinct shapes are the worst case.
     """
-    pad = make_padder(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
+    pad = make_padder(make_plan(EXPONENTIAL, LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
     batches = [(phase, Bucket(*shape)) for phase, *shape in _shapes(random.Random(1))]  # noqa: S311
 
     def count() -> None:

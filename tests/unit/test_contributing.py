@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.knobs import table
+from tests.support.policies import EXPONENTIAL
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def test_every_page_has_a_skeleton_that_runs(page: Path) -> None:
 def test_strategy_skeleton_returns_doubling_ranges_and_values() -> None:
     found = run("add-a-strategy.md")
     limits = Limits(max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=1000)
-    ranges = found["doubling_ranges"](BucketPolicy(), limits, 64)
+    ranges = found["doubling_ranges"](EXPONENTIAL, limits, 64)
     query, batch = ranges.prompt_query, ranges.decode_batch
     assert found["doubling_values"](query.min, query.step, query.max) == [128, 256, 512, 1000]
     assert found["doubling_values"](batch.min, batch.step, batch.max) == [1, 2, 4, 8]

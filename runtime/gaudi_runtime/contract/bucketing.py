@@ -86,7 +86,7 @@ class OptimalSettings(WireModel):
 class BucketPolicy(WireModel):
     """The contract's bucketing settings, which determine the buckets that a server prepares for padded batches."""
 
-    strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
+    strategy: Strategy = Field(Strategy.OPTIMAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
     file: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(

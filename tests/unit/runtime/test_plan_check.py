@@ -11,6 +11,7 @@ from gaudi_runtime.contract.report import CapturableGraphs, PlanGaps
 from gaudi_runtime.errors import BucketsMissing, PlanImpossible
 from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
 from gaudi_runtime.planning.planner import plan_of_device
+from tests.support.policies import EXPONENTIAL
 from tests.unit.runtime.configs import sim_config
 
 LONG = Limits(
@@ -27,7 +28,7 @@ FEW_BLOCKS = "(1, 2048, 0)\n(4, 1, 100)"
 
 
 def config(limits: Limits = LONG, **fields: Any) -> RuntimeConfig:
-    return sim_config().model_copy(update={"limits": limits, "bucketing": BucketPolicy(), "engine": CARD, **fields})
+    return sim_config().model_copy(update={"limits": limits, "bucketing": EXPONENTIAL, "engine": CARD, **fields})
 
 
 def test_prompt_computed_as_nan_is_refused() -> None:

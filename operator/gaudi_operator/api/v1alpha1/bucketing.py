@@ -117,8 +117,8 @@ class Bucketing(ApiModel):
         ),
     )
     strategy: Annotated[Strategy, ContractEnum()] = Field(
-        Strategy.EXPONENTIAL,
-        description="Method that selects the bucket sizes of each dimension. Default: Exponential.",
+        Strategy.OPTIMAL,
+        description="Method that selects the bucket sizes of each dimension. Default: Optimal.",
         json_schema_extra=mark_operator_default,
     )
     gaps: Gaps = Field(

@@ -20,9 +20,6 @@ from gaudi_runtime.traffic.histogram import Weights
 TOLERANCE = 0.005
 """The share by which padded compute may exceed that of the reference plan; less than the cost model's accuracy."""
 
-LITTLE_PADDING = 0.02
-"""The padding, as a share of the real compute, that is always allowed. Less is not worth further graphs."""
-
 
 @dataclass(frozen=True)
 class ReferencePlan:
@@ -41,7 +38,7 @@ class ReferencePlan:
     def most_compute(self, phase: BucketPhase, kind: TrafficKind) -> float:
         """Return the limit of the padded compute of a kind of traffic."""
         real_compute = sum(weight * self.cost(phase, shape) for shape, weight in kind.weights.items())
-        return max(self.padded_compute(phase, kind) * (kind.max_ratio + TOLERANCE), real_compute * (1 + LITTLE_PADDING))
+        return max(self.padded_compute(phase, kind) * (kind.max_ratio + TOLERANCE), real_compute * kind.allowed_padding)
 
     def _padded_bucket(self, phase: BucketPhase, shape: Bucket) -> Bucket:
         # The plans of the plugin may have gaps. A batch in a gap is padded to its fallback shape.

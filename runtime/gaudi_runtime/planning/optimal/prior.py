@@ -31,6 +31,9 @@ BUSY_RATIO = 0.995
 TOTAL_RATIO = 0.985
 """The limit of all decode steps together. Traffic of few sizes may be padded more than the mean of its kind."""
 
+LITTLE_PADDING = 1.02
+"""The padding of decode steps that is always allowed. Less is not worth further graphs."""
+
 POINTS = 8
 """The sizes per doubling: steps of 9 percent, which is finer than any plan."""
 
@@ -40,11 +43,15 @@ CONTEXT_POINTS = 4
 
 @dataclass(frozen=True)
 class TrafficKind:
-    """One kind of prior traffic, and the limit of its padded compute as a multiple of a reference plan's compute."""
+    """One kind of traffic, and the limit of its padded compute as a multiple of a reference plan's compute.
+
+    Padded compute up to `allowed_padding` times the real compute is always within the limit.
+    """
 
     name: str
     weights: Weights
     max_ratio: float = 1.0
+    allowed_padding: float = 1.0
 
 
 def sum_traffic(kinds: Iterable[TrafficKind]) -> dict[Bucket, float]:
@@ -61,7 +68,7 @@ def prior_kinds(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) 
     kinds = prior_traffic(phase, limits, kv_blocks, cost)
     if phase is BucketPhase.PROMPT:
         return kinds
-    return *kinds, TrafficKind("all decode steps", sum_traffic(kinds), TOTAL_RATIO)
+    return *kinds, TrafficKind("all decode steps", sum_traffic(kinds), TOTAL_RATIO, LITTLE_PADDING)
 
 
 def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[TrafficKind, ...]:
@@ -77,7 +84,10 @@ def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost
         weights = weights_by_kind.setdefault((name, max_ratio), {})
         # A share refers to compute, but a weight counts batches. So the share is divided by the cost of a batch.
         weights[shape] = weights.get(shape, 0.0) + share / cost(phase, shape)
-    return tuple(TrafficKind(name, weights, max_ratio) for (name, max_ratio), weights in weights_by_kind.items())
+    allowed = 1.0 if phase is BucketPhase.PROMPT else LITTLE_PADDING
+    return tuple(
+        TrafficKind(name, weights, max_ratio, allowed) for (name, max_ratio), weights in weights_by_kind.items()
+    )
 
 
 def _prompt_shares(limits: Limits) -> Iterator[tuple[str, float, Bucket, float]]:

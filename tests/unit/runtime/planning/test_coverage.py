@@ -22,6 +22,7 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, PlanCoverage, plan_coverage
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
+from tests.support.policies import EXPONENTIAL
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 
@@ -317,7 +318,7 @@ def test_batch_sizes_above_the_last_step_are_a_gap() -> None:
 def test_split_prompts_have_a_gap_without_context_buckets() -> None:
     """The plugin's own plan has no context without prefix caching, so later pieces have no bucket."""
     given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True)
-    plan = make_plan(BucketPolicy(), given.model_copy(update={"splits_prompts": None}), 32)
+    plan = make_plan(EXPONENTIAL, given.model_copy(update={"splits_prompts": None}), 32)
     assert [gap.first for gap in plan_coverage(plan, given, 32).prompt.gaps] == [Bucket(1, 1, 1)]
 
 

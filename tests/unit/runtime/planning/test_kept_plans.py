@@ -9,9 +9,10 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.kept_plans import BYTES_PER_BUCKET, SMALL, PlanCache
 from gaudi_runtime.planning.planner import make_plan
+from tests.support.policies import EXPONENTIAL
 
 LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024)
-POLICY = BucketPolicy()
+POLICY = EXPONENTIAL
 PLAN = make_plan(POLICY, LIMITS, 300)
 BYTES = SMALL + BYTES_PER_BUCKET * (len(PLAN.prompt) + len(PLAN.decode)) + 100
 """More bytes than one plan for these limits, and fewer than two."""

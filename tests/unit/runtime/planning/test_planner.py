@@ -28,6 +28,7 @@ from gaudi_runtime.planning.planner import (
     violated_prompt_rule,
 )
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
+from tests.support.policies import EXPONENTIAL
 
 LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
 RANGED = st.sampled_from(RANGED_STRATEGIES)
@@ -85,24 +86,24 @@ def test_every_planned_bucket_passes_the_filters(strategy: Strategy, limits: Lim
 
 @given(st.integers(1, 4), st.integers(1, 1519))
 def test_contiguous_attention_has_a_bucket_for_every_block_count(batch: int, blocks: int) -> None:
-    plan = make_plan(BucketPolicy(), LIMITS, kv_blocks=1519)
+    plan = make_plan(EXPONENTIAL, LIMITS, kv_blocks=1519)
     assert plan.find(BucketPhase.DECODE, batch, 1, blocks) is not None
 
 
 def test_without_prefix_caching_prompts_have_no_context() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False})
-    plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
+    plan = make_plan(EXPONENTIAL, without, kv_blocks=1519)
     assert {bucket.num_blocks for bucket in plan.prompt} == {0}
 
 
 def test_long_model_without_prefix_caching_has_no_context() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False, "max_model_len": 16_384})
-    plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
+    plan = make_plan(EXPONENTIAL, without, kv_blocks=1519)
     assert {bucket.num_blocks for bucket in plan.prompt} == {0}
 
 
 def test_contiguous_attention_ends_with_all_blocks_of_the_device() -> None:
-    assert make_plan(BucketPolicy(), LIMITS, kv_blocks=1519).decode[-1].num_blocks == 1519
+    assert make_plan(EXPONENTIAL, LIMITS, kv_blocks=1519).decode[-1].num_blocks == 1519
 
 
 REFERENCES = Limits(
@@ -235,7 +236,7 @@ def test_batch_size_zero_is_refused() -> None:
 
 def test_device_without_a_block_is_refused() -> None:
     with pytest.raises(PlanImpossible) as refused:
-        make_plan(BucketPolicy(), LIMITS, kv_blocks=0)
+        make_plan(EXPONENTIAL, LIMITS, kv_blocks=0)
     assert str(refused.value) == ("the device has no memory for a KV block. Use more device memory or a smaller model")
 
 
@@ -270,6 +271,7 @@ def test_phase_of_more_than_250000_buckets_is_refused() -> None:
 
 def test_exponential_names_every_ignored_setting() -> None:
     policy = BucketPolicy(
+        strategy=Strategy.EXPONENTIAL,
         prompt=PromptRanges(query=RangeSettings(step=256, max=1024)),
         decode=DecodeRanges(blocks=RangeSettings(pad_percent=10)),
     )
@@ -281,10 +283,10 @@ def test_exponential_names_every_ignored_setting() -> None:
 
 def test_exponential_with_a_long_model_reads_the_largest_context() -> None:
     long = LIMITS.model_copy(update={"max_model_len": 16_384})
-    policy = BucketPolicy(prompt=PromptRanges(context=RangeSettings(max=100)))
+    policy = BucketPolicy(strategy=Strategy.EXPONENTIAL, prompt=PromptRanges(context=RangeSettings(max=100)))
     plan = make_plan(policy, long, kv_blocks=1519)
     assert plan.warnings == ()
-    assert plan.prompt != make_plan(BucketPolicy(), long, kv_blocks=1519).prompt
+    assert plan.prompt != make_plan(EXPONENTIAL, long, kv_blocks=1519).prompt
 
 
 def test_linear_names_an_ignored_padding() -> None:
@@ -317,7 +319,7 @@ PIECES = LIMITS.model_copy(update={"prefix_caching": False, "splits_prompts": Tr
 
 def test_split_prompts_have_contexts_up_to_the_model_length() -> None:
     """A query of 257 to 384 tokens may follow 1791 tokens, which are 14 blocks."""
-    contexts = [each.num_blocks for each in make_plan(BucketPolicy(), PIECES, 64).prompt if each.query_len == 384]
+    contexts = [each.num_blocks for each in make_plan(EXPONENTIAL, PIECES, 64).prompt if each.query_len == 384]
     assert contexts == [0, 1, 2, 4, 8, 14]
 
 

@@ -108,11 +108,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "budget of bytes": (optimal(graphBytes=1), {}, "bucketing.optimal.graphMemory: 1 is too small"),
     "budget of seconds": (optimal(warmupSeconds=1), {}, "bucketing.optimal.warmupSeconds: 1 is too small"),
     "budget with drafts": (optimal(decodeGraphs=9), {"draft_tokens": 2}, "with speculative decoding"),
-    "endless search": (
-        optimal(),
-        {"max_num_prefill_seqs": 65_536, "max_num_batched_tokens": 16_000_000, "block_size": 16},
-        "bucketing.strategy: with these limits, strategy Optimal has",
-    ),
 }
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.planning.ranges import (
     Dimensions,
     Range,
@@ -20,6 +20,7 @@ from gaudi_runtime.planning.ranges import (
     padding_aware_values,
     plan_values,
 )
+from tests.support.policies import EXPONENTIAL
 
 
 def test_linear_with_ramp_doubles_up_to_the_step() -> None:
@@ -126,7 +127,7 @@ LIMITS = Limits(
 )
 CONTIGUOUS = LIMITS.model_copy(update={"contiguous_paged_attention": True})
 LONG = LIMITS.model_copy(update={"max_model_len": 8192})
-ALL = BucketPolicy()
+ALL = EXPONENTIAL
 
 
 def test_exponential_default_ranges_follow_the_rule() -> None:

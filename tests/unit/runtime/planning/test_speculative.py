@@ -11,6 +11,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.speculative import verification_buckets
+from tests.support.policies import EXPONENTIAL
 
 LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False)
 STRATEGIES = (Strategy.OPTIMAL, Strategy.EXPONENTIAL)
@@ -30,7 +31,7 @@ def test_blocks_of_a_verify_bucket_are_limited_to_full_sequences() -> None:
 
 
 def test_plan_with_drafts_contains_the_plan_without_drafts() -> None:
-    plain, drafting = (make_plan(BucketPolicy(), each, 300) for each in (LIMITS, DRAFTING))
+    plain, drafting = (make_plan(EXPONENTIAL, each, 300) for each in (LIMITS, DRAFTING))
     assert drafting.seeds == plain.decode
     assert set(plain.decode) < set(drafting.decode)
     assert drafting.prompt == plain.prompt
@@ -39,8 +40,8 @@ def test_plan_with_drafts_contains_the_plan_without_drafts() -> None:
 def test_hash_of_a_plan_without_drafts_is_unchanged() -> None:
     """Without drafts, an operator and a runtime of different releases must compute the same hash."""
     said = {"maxModelLen": 1024, "maxNumSeqs": 4, "maxNumBatchedTokens": 1024, "contiguousPagedAttention": False}
-    assert plan_hash(BucketPolicy(), LIMITS) == plan_hash(BucketPolicy(), Limits.model_validate(said))
-    assert plan_hash(BucketPolicy(), LIMITS) != plan_hash(BucketPolicy(), DRAFTING)
+    assert plan_hash(EXPONENTIAL, LIMITS) == plan_hash(EXPONENTIAL, Limits.model_validate(said))
+    assert plan_hash(EXPONENTIAL, LIMITS) != plan_hash(EXPONENTIAL, DRAFTING)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.report.serving_counters import CounterPublisher
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
+from tests.support.policies import EXPONENTIAL
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 LIMITS = Limits(max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=1024)
@@ -81,7 +82,7 @@ def test_padding_forecast_is_for_the_executed_batch_sizes() -> None:
         assert found.forecast_padding != pytest.approx(both)
 
 
-@pytest.mark.parametrize("policy", [BucketPolicy(), BucketPolicy(strategy=Strategy.OPTIMAL)])
+@pytest.mark.parametrize("policy", [EXPONENTIAL, BucketPolicy(strategy=Strategy.OPTIMAL)])
 def test_plan_that_was_not_learned_has_no_forecast(policy: BucketPolicy) -> None:
     histogram = histogram_for(policy)
     histogram.count_batch(PROMPT, Bucket(1, 300, 0))
@@ -114,7 +115,8 @@ def test_repeated_training_traffic_is_padded_as_forecast(
 
 
 @pytest.mark.parametrize(
-    ("policy", "news"), [(learned_plan(USUAL), [1, 2, 3, 3, 4]), (BucketPolicy(), [1, 1, 1, 1, 1])]
+    ("policy", "news"),
+    [(learned_plan(USUAL), [1, 2, 3, 3, 4]), (EXPONENTIAL, [1, 1, 1, 1, 1])],
 )
 async def test_report_changes_at_the_minimum_and_at_doubled_prompts(policy: BucketPolicy, news: list[int]) -> None:
     board, histogram, seen = ReportBoard("0" * 64), histogram_for(policy), []

@@ -17,6 +17,7 @@ from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.speculative import add_verification_buckets
 from gaudi_runtime.warmup import cover_first as module
 from gaudi_runtime.warmup.cover_first import cover_first, plan_without_cold
+from tests.support.policies import EXPONENTIAL
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 Shapes = set[tuple[int, int]]
@@ -162,7 +163,10 @@ def test_prefix_covers_steps_that_verify_drafts(
     room = limits(draft_tokens=drafts, contiguous_paged_attention=False)
     grid = {Bucket(size, 1, each) for size in (*sizes, 5) for each in (*blocks, 30) if each >= size}
     plan = add_verification_buckets(
-        BucketPlan(prompt=(), decode=tuple(sorted(grid | others))), room, BucketPolicy(), 1000
+        BucketPlan(prompt=(), decode=tuple(sorted(grid | others))),
+        room,
+        EXPONENTIAL,
+        1000,
     )
     order = cover_first(plan, DECODE, room, 30)
     plain, drafted = covered_decodes(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
@@ -174,7 +178,7 @@ def test_prefix_covers_steps_that_verify_drafts(
 
 def test_order_of_an_8b_plan_equals_the_manual() -> None:
     room = Limits(max_model_len=8192, max_num_seqs=128, max_num_batched_tokens=8192, prefix_caching=False, gapless=True)
-    plan = make_plan(BucketPolicy(), room, 4353)
+    plan = make_plan(EXPONENTIAL, room, 4353)
     prompt, decode = (cover_first(plan, phase, room, 4353) for phase in BucketPhase)
     assert (prompt.covering_count, decode.covering_count) == (1, 1)
     assert [each.query_len for each in prompt.buckets[:4]] == [8192, 2048, 4096, 768]

@@ -8,6 +8,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettin
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.planner import make_plan
+from tests.support.policies import EXPONENTIAL
 
 PROMPT, DECODE = BucketPhase
 LIMITS = Limits(
@@ -21,8 +22,8 @@ KV_BLOCKS = 1200
 
 
 def test_plan_figures_combine_both_phases() -> None:
-    plan = make_plan(BucketPolicy(), LIMITS, KV_BLOCKS)
-    found = figures_of(plan, LIMITS, KV_BLOCKS, expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS))
+    plan = make_plan(EXPONENTIAL, LIMITS, KV_BLOCKS)
+    found = figures_of(plan, LIMITS, KV_BLOCKS, expected_traffic(EXPONENTIAL, LIMITS, KV_BLOCKS))
     assert found.graphs == len(plan.prompt) + len(plan.decode)
     assert found.padding == pytest.approx(sum(each.padding or 0 for each in found.scores.values()) / 2)
     assert found.coverage == {PROMPT: 1.0, DECODE: 1.0}
@@ -32,7 +33,7 @@ def test_plan_figures_combine_both_phases() -> None:
 def test_expected_traffic_is_the_traffic_of_the_policy() -> None:
     learned = BucketPolicy(optimal=OptimalSettings(traffic="prompt 1 700 0 3"))
     assert expected_traffic(learned, LIMITS, KV_BLOCKS).traffic.prompt == {Bucket(1, 700, 0): 3.0}
-    assert len(expected_traffic(BucketPolicy(), LIMITS, KV_BLOCKS).traffic.prompt) > 20
+    assert len(expected_traffic(EXPONENTIAL, LIMITS, KV_BLOCKS).traffic.prompt) > 20
     assert expected_traffic(learned, LIMITS, KV_BLOCKS).cost(PROMPT, Bucket(1, 128, 0)) == typical_cost(128)(
         PROMPT, Bucket(1, 128, 0)
     )

@@ -11,7 +11,6 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.optimal.cost import score_plan, typical_cost
 from gaudi_runtime.planning.optimal.fewest_graphs import (
-    LITTLE_PADDING,
     TOLERANCE,
     ReferencePlan,
     find_fewest_buckets,
@@ -52,7 +51,7 @@ def padding(plan: BucketPlan, phase: BucketPhase, kind: TrafficKind) -> float:
 def test_each_kind_of_traffic_pads_at_most_as_with_exponential(with_context: bool, phase: BucketPhase) -> None:
     plan, rival = plans(with_context)
     for kind in prior_kinds(phase, WITH_CONTEXT if with_context else LIMITS, KV_BLOCKS, COST):
-        most = max(padding(rival, phase, kind) * (kind.max_ratio + TOLERANCE), 1 + LITTLE_PADDING)
+        most = max(padding(rival, phase, kind) * (kind.max_ratio + TOLERANCE), kind.allowed_padding)
         assert padding(plan, phase, kind) <= most * (1 + 1e-9), kind.name
 
 
