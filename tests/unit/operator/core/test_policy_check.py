@@ -37,7 +37,7 @@ def pending(check: PolicyCheck) -> Problem | None:
         ),
         (
             {"strategy": "File", "file": "(1, 512, 0)\n(1, 1, 8)"},
-            ["spec.bucketing: no prompt bucket", f"1 dropped because {DropRule.QUERY_TOO_LONG}"],
+            ["spec.bucketing: no prompt bucket", f"1 dropped because {DropRule.OVER_BUDGET}"],
         ),
     ],
     ids=["range that contradicts itself", "no bucket"],

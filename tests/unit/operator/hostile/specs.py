@@ -118,14 +118,6 @@ ACCEPTED = {
 
 REFUSED = {
     "staircases": (STAIRCASES, "the file has more than 1000 lines with buckets"),
-    "optimal for 65,536 prompts at a time": (
-        spec(optimal(4_000, 4_000, 9), maxNumPrefillSeqs=65_536),
-        "spec.bucketing.strategy: ",
-    ),
-    "optimal for 65,536 prompts without context": (
-        spec(optimal(4_000, 4_000, 0), maxNumPrefillSeqs=65_536, prefixCaching=False),
-        "spec.bucketing.strategy: ",
-    ),
     "more than 250,000 buckets": (
         spec(linear({"batchSize": (1, 1, 50), "query": (1, 1, 1000), "context": (0, 1, 99)})),
         "Choose larger steps in bucketing.prompt",

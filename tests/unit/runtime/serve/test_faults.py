@@ -74,7 +74,7 @@ def test_wrong_config_is_reported_on_its_status_port(tmp_path: Path) -> None:
         report = failed(runtime)
         assert report.failure is not None
         assert report.failure.reason == "ConfigInvalid"
-        assert "engine.name: Input should be 'vllm', 'torch' or 'sim'" in report.failure.message
+        assert "engine.name: Input should be 'vllm' or 'sim'" in report.failure.message
         assert report.plan_hash == "0" * 64
 
 

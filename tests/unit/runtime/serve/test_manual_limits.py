@@ -23,7 +23,7 @@ KIB = 1024
         f"| a body whose request was answered already | {MODEL.discard_seconds:.0f} s |",
         f"| a client that does not read its answer | {MODEL.reader_seconds:.0f} s |",
         f"| an idle connection | {MODEL.keep_alive_seconds} s (status port: {STATUS_LIMITS.keep_alive_seconds} s) |",
-        f"(status port: {STATUS_LIMITS.max_connections}) |",
+        f"(status port: {STATUS_LIMITS.max_connections}).",
     ],
 )
 def test_limit_in_the_manual_equals_the_configured_one(row: str) -> None:

@@ -64,6 +64,7 @@ LONG: dict[str, Any] = {
     "spec": {
         "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 131072},
         "accelerator": {"generation": "gaudi3"},
+        "bucketing": {"strategy": "Exponential"},
         "engine": {
             "maxNumSeqs": 2,
             "maxNumBatchedTokens": 8192,

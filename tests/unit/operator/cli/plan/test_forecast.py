@@ -316,7 +316,7 @@ def test_help_lists_every_verdict_with_its_exit_code() -> None:
 
 def test_forecast_has_the_padding_of_the_comparison() -> None:
     found = asked(RUNTIME_CONFIG, "--strategies")
-    assert {phase: found["strategies"]["Exponential"][phase]["padding"] for phase in ("prompt", "decode")} == (
+    assert {phase: found["strategies"]["Optimal"][phase]["padding"] for phase in ("prompt", "decode")} == (
         found["padding"]
     )
     shown = " ".join(plan(RUNTIME_CONFIG, command="forecast").stdout.split())

@@ -42,7 +42,7 @@ def test_choices_on_the_page_have_the_values_of_the_table(table: str) -> None:
     ("strategy", "seconds", "minutes"),
     [
         ("Exponential", "91 s to 5.8 min", "1.5 to 5.8 minutes for the 138 graphs"),
-        ("Optimal", "33 s to 108 s", "0.5 to 1.8 minutes for the 45"),
+        ("Optimal", "41 s to 2.4 min", "0.7 to 2.4 minutes for the 59"),
     ],
 )
 def test_warm_up_times_on_the_pages_equal_the_forecast(

@@ -100,8 +100,7 @@ def test_model_without_a_public_name_fits_by_its_config(manifest: Manifest, tmp_
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "vllm").glob("*.yaml")), ids=name_of)
 def test_vllm_example_for_a_card_names_a_known_model(path: Path) -> None:
-    known = forecast_of(yaml.safe_load(path.read_text())).forecast.model is not None
-    assert known is (path.stem != "cpu")
+    assert forecast_of(yaml.safe_load(path.read_text())).forecast.model is not None
 
 
 def test_examples_have_unique_names() -> None:
@@ -111,7 +110,6 @@ def test_examples_have_unique_names() -> None:
 
 
 ARGUMENTS = {
-    "cpu": ("--dtype=float32", "--max-model-len=256", "--block-size=32", "--model=/models"),
     "llama-3.1-8b": ("--model=/fetched", "--enable-auto-tool-choice", "--tool-call-parser=llama3_json"),
     "fp8-inc": ("--quantization=inc", "--kv-cache-dtype=fp8_inc", "--model=/models/llama-3.1-8b-instruct"),
     "tensor-parallel-8": ("--tensor-parallel-size=8", "--pipeline-parallel-size=1", "--max-model-len=8192"),
@@ -131,7 +129,6 @@ ARGUMENTS = {
     ),
 }
 VARIABLES = {
-    "cpu": {"VLLM_API_KEY": None, "PT_HPU_LAZY_MODE": None, "VLLM_SKIP_WARMUP": None},
     "llama-3.1-8b": {"PT_HPU_LAZY_MODE": "0"},
     "fp8-inc": {"QUANT_CONFIG": "/models/llama-3.1-8b-instruct/inc/llama-3.1-8b-instruct/maxabs_quant_g2.json"},
     "tensor-parallel-8": {"PT_HPU_LAZY_MODE": "0", "PT_HPU_ENABLE_LAZY_COLLECTIVES": None},
