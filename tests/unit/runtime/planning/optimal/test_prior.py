@@ -59,7 +59,7 @@ def test_decode_kinds_are_the_doublings_of_sequences_and_contexts() -> None:
     assert len(found) == 7 * 6
 
 
-def test_sum_of_all_decode_steps_is_a_kind_with_a_limit() -> None:
+def test_sum_of_decode_steps_is_a_kind_with_a_limit() -> None:
     *kinds, total = prior_kinds(DECODE, LIMITS, 2000, COST)
     assert total.max_ratio < min(kind.max_ratio for kind in kinds)
     assert compute(DECODE, total) == pytest.approx(sum(compute(DECODE, kind) for kind in kinds))
