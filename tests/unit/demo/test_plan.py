@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from demo.example import SHORT_PROMPTS, MANIFEST
+from demo.example import MANIFEST, SHORT_PROMPTS
 from demo.plan import merge, show_plan, show_prompt_change
 
 JSON = st.recursive(
