@@ -52,7 +52,11 @@ def _build_forecast(
     rank_count = inputs.parallelism.tensor * inputs.parallelism.pipeline
     place = "on the one card" if rank_count == 1 else f"on the fullest of {rank_count} cards"
     shape_source = f"the shape of {shape.name or f'a {shape.family} model'}, {place}"
-    weight_source = "the weight files" if shape.file_bytes else "an estimate by config.json, without an image tower"
+    weight_source = "the weight files"
+    if not shape.file_bytes:
+        weight_source = "an estimate by config.json, without an image tower"
+    elif not shape.is_listed:
+        weight_source = "an estimate by the number of parameters"
     weights = Figure(stage.weight_bytes, f"{weight_source}; {shape_source}", Confidence.CALCULATED)
     workspace_figure = Figure(workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
     confidence = lowest_confidence(card_memory, weights, workspace_figure)

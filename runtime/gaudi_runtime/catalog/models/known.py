@@ -2,7 +2,7 @@
 
 known_models.json contains, for each repository, the length of its longest sequence, the bytes of its weight files, and
 the keys of its config.json that memory depends on. `listed` marks bytes that were read in a published index of weight
-files. The others follow from the published number of parameters. A test compares all of them with the keys.
+files. The others are estimates by the number of parameters. A test compares all of them with the keys.
 """
 
 import json
@@ -33,7 +33,6 @@ def _models_by_short_name() -> dict[str, dict[str, Any]]:
     return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
 
 
-# Every forecast needs a shape, and advice makes hundreds of forecasts.
 @lru_cache(maxsize=256)
 def known_shape(repository: str) -> ModelShape | None:
     """Return the shape of a known public model, or None if the model is unknown.
@@ -44,5 +43,9 @@ def known_shape(repository: str) -> ModelShape | None:
     if entry is None:
         return None
     return replace(
-        read_config(entry["config"]), name=entry["repository"], file_bytes=entry["bytes"], max_length=entry["length"]
+        read_config(entry["config"]),
+        name=entry["repository"],
+        file_bytes=entry["bytes"],
+        is_listed=entry.get("listed", False),
+        max_length=entry["length"],
     )

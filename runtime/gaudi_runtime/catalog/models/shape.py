@@ -41,8 +41,9 @@ class Layer:
 class ModelShape:
     """A decoder-only model. `dtype_bytes` is the bytes of a number in the checkpoint's unquantized tensors.
 
-    `file_bytes` is the size of the weight files, or None if it is unknown. `quantization` is the method of the
-    checkpoint. `max_length` is the most tokens of a sequence, if the checkpoint states it.
+    `file_bytes` is the size of the weight files, or None if it is unknown. It is an estimate by the number of
+    parameters if `is_listed` is False. `quantization` is the method of the checkpoint. `max_length` is the most tokens
+    of a sequence, if the checkpoint states it.
     """
 
     family: str
@@ -53,6 +54,7 @@ class ModelShape:
     dtype_bytes: int = 2
     quantization: QuantizationMethod | None = None
     file_bytes: int | None = None
+    is_listed: bool = True
     max_length: int | None = None
     takes_images: bool = False
     name: str | None = None

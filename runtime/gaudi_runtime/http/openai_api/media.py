@@ -36,7 +36,7 @@ def pixel_limit(environment: Mapping[str, str] = os.environ) -> int:
 
 def restrict_formats() -> None:
     """Make every `Image.open` in this process, such as vLLM's, read only FORMATS."""
-    from PIL import Image  # part of vLLM's image, but not of the built-in engines' image
+    from PIL import Image  # a requirement of vLLM, which pods of the sim engine do not need
 
     Image.init()  # otherwise the first unknown image would add all formats again
     Image.ID[:] = FORMATS

@@ -1,7 +1,9 @@
 """docs/internals/warmup.md, Forecast, agrees with the code."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,20 @@ def test_forecast_of_seed_000_on_the_page_is_correct() -> None:
     assert row("weights, workspace")[1] == f"{gib['weights']} GiB, {memory.workspace.value / MIB:.0f} MiB"
     assert row("free, usable")[1] == f"{gib['free']}, {gib['usable']} GiB"
     assert row("graph share, KV cache")[1] == f"{gib['graphs']}, {gib['kv_cache']} GiB"
+
+
+@pytest.mark.parametrize(
+    ("changes", "source"),
+    [
+        ({}, "the weight files"),
+        ({"is_listed": False}, "an estimate by the number of parameters"),
+        ({"file_bytes": None}, "an estimate by config.json"),
+    ],
+)
+def test_source_of_the_weights_names_estimates(changes: dict[str, Any], source: str) -> None:
+    memory = forecast(LOGGED, replace(LLAMA, **changes), GAUDI2).memory
+    assert memory is not None
+    assert memory.weights.source.startswith(source)
 
 
 def test_blocks_of_seed_000_on_the_page_are_correct() -> None:
