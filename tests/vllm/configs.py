@@ -30,6 +30,7 @@ def vllm_config(
     *,
     batch_sizes: RangeSettings | None = None,
     settings: dict[str, str] | None = None,
+    device_memory: int = 1024 * MIB,
     adapters: tuple[AdapterConfig, ...] = (),
     **limits: Any,
 ) -> RuntimeConfig:
@@ -40,7 +41,7 @@ def vllm_config(
             name=EngineName.VLLM,
             execution_mode=mode,
             device="cpu",
-            device_memory_bytes=1024 * MIB,
+            device_memory_bytes=device_memory,
             settings=ONE_PROCESS | (settings or {}),
         ),
         limits=Limits(
