@@ -96,6 +96,12 @@ def missing_owner() -> Object:
     }
 
 
+async def new_owner(api: KubeApi) -> Object:
+    """Create the owner, because the garbage collector deletes objects with a missing owner, and return a reference."""
+    resource = await api.create(gaudi_inference("tiny"))
+    return {**missing_owner(), "uid": resource["metadata"]["uid"]}
+
+
 async def test_object_without_an_owner_cannot_be_created(api: KubeApi, new_operator: NewOperator) -> None:
     async def refused(manifest: Object) -> str | None:
         return await refusal(api, "POST", manifest, manifest)
@@ -120,10 +126,8 @@ async def test_objects_that_reach_others_are_refused_as_in_the_table(api: KubeAp
 
 
 async def test_external_address_of_a_user_blocks_no_write(api: KubeApi, new_operator: NewOperator) -> None:
-    service, resource = owned(SERVICE), await api.create(gaudi_inference("tiny"))
-    # The owner must exist. Otherwise the garbage collector of the cluster deletes the Service during the test.
-    owner = {**missing_owner(), "uid": resource["metadata"]["uid"]}
-    service = {**service, "metadata": {**service["metadata"], "ownerReferences": [owner]}}
+    service = owned(SERVICE)
+    service["metadata"]["ownerReferences"] = [await new_owner(api)]
     assert await refusal(api, "POST", service, service) is None
     await api.create({**service, "spec": {**service["spec"], "externalIPs": ["10.1.1.1"]}})
     other_addresses = {"spec": {"externalIPs": ["10.1.1.2"]}}
@@ -234,7 +238,7 @@ async def test_only_annotations_of_a_revision_may_be_changed(
     for manifest in granted("controllerrevisions", "apps", "patch"):
         objects.put(manifest, namespace)
     await api.create({**RECORD, "data": {}})
-    adopted = {"metadata": {"labels": LABELS, "ownerReferences": [missing_owner()]}}
+    adopted = {"metadata": {"labels": LABELS, "ownerReferences": [await new_owner(api)]}}
 
     async def refused() -> bool:
         return FENCE in await write(api, "PATCH", "tiny-forged", adopted)
