@@ -18,7 +18,7 @@ from gaudi_runtime.engine_protocol.engine import (
     Engine,
     ProfilingEngine,
 )
-from gaudi_runtime.engines.select import create_engine
+from gaudi_runtime.engines.select import adjust_to_model, create_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, split_memory
 from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
@@ -64,7 +64,7 @@ def start_engine(
         board.restart_stall_clock()
 
     check_before_fetch(config, os.environ)
-    config = fetch_model(config, board, stop)
+    config = adjust_to_model(fetch_model(config, board, stop))
     board.update(phase=Phase.LOADING)
     engine = make(config)
     board.pin_fields(**engine.report_fields())

@@ -42,10 +42,10 @@ def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> 
     return config.model_copy(update={"model": model, "recipe_cache_dir": None})
 
 
-def make_bursts(random: Random) -> list[list[list[int]]]:
+def make_bursts(random: Random, requests: int = REQUESTS) -> list[list[list[int]]]:
     """Return bursts of prompts with mixed lengths. In every second burst, all prompts share a prefix."""
     found: list[list[list[int]]] = []
-    left = REQUESTS
+    left = requests
     while left:
         count = min(left, random.randint(1, LARGEST_BURST))
         start = [random.randrange(500) for _ in range(random.randint(0, 400))] if len(found) % 2 else []

@@ -161,6 +161,8 @@ class Run:
             size, query = token_ids.shape
             phase = "prompt" if metadata.is_prompt else "decode"
             seen = shape_name(phase, (size, query, blocks // size if metadata.is_prompt else blocks))
+            if (windows := metadata.window_block_list) is not None:
+                seen += f" window {windows.numel()}"
             warming = named.get("warmup_mode")
             (WARMED if warming else SERVED)[seen] += 1
             core = self.vllm_config.parallel_config.data_parallel_index

@@ -30,16 +30,20 @@ def find_layer_kinds(model_type: str, layer_types: Collection[str], sliding_wind
     )
 
 
+def adjust_limits_to_layers(limits: Limits, kinds: LayerKinds) -> Limits:
+    """Return the limits without contiguous paged attention if vLLM's plugin gives wrong answers with it."""
+    # Layers with a window read only the last blocks of a sequence. A test returned wrong tokens if these blocks were
+    # read as part of one contiguous range (docs/internals/vllm.md).
+    if not (kinds.mixes_windows and limits.contiguous_paged_attention):
+        return limits
+    return limits.model_copy(update={"contiguous_paged_attention": False})
+
+
 def wrong_answer_settings(kinds: LayerKinds, limits: Limits, *, caches_states: bool) -> Iterator[str]:
     """Yield a sentence for each setting with which the plugin gives wrong answers for these layers.
 
     `caches_states` is True for a plugin release that supports prefix caching for gated delta networks.
     """
-    if kinds.mixes_windows and limits.contiguous_paged_attention:
-        yield (
-            "Some layers of this model have a sliding window, and with contiguous paged attention vllm-gaudi gives "
-            "wrong answers for such models. Set VLLM_CONTIGUOUS_PA to false in spec.engine.settings."
-        )
     if kinds.has_gated_delta_nets and limits.prefix_caching and not caches_states:
         yield (
             "This model has gated delta networks, and with prefix caching vllm-gaudi below 0.30 gives wrong answers "

@@ -1,11 +1,12 @@
 """The forecast of a deployment from its inputs, a model and a card (docs/internals/warmup.md). Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import Card, assume_rates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
-from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, wrong_answer_settings
+from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, adjust_limits_to_layers, wrong_answer_settings
 from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.catalog.release_pairs import PAIRS
@@ -27,6 +28,8 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
     If `shape` is None, the forecast has only the figures that do not depend on a model. For a deployment that does not
     fit, `problems` contains the reasons; no error is raised.
     """
+    kinds = _layer_kinds(shape)
+    inputs = replace(inputs, limits=adjust_limits_to_layers(inputs.limits, kinds))
     total = total_memory(inputs, card)
     memory, problems = _memory_and_problems(inputs, shape, total)
     blocks = _kv_blocks(inputs, memory)
@@ -43,7 +46,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         decode=phases.get(BucketPhase.DECODE),
         warmup_seconds=_warmup_seconds(inputs, phases),
         captures_graphs=inputs.captures,
-        problems=(*problems, *_memory_problems(inputs, memory), *plan_problems, *_layer_problems(inputs, shape)),
+        problems=(*problems, *_memory_problems(inputs, memory), *plan_problems, *_layer_problems(inputs, kinds)),
         notes=(*_notes(inputs, shape, card, blocks), *_time_budget_notes(inputs, plan, int(blocks.value))),
     )
 
@@ -135,11 +138,17 @@ def _memory_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> I
         )
 
 
-def _layer_problems(inputs: ForecastInputs, shape: ModelShape | None) -> Iterator[Problem]:
+def _layer_kinds(shape: ModelShape | None) -> LayerKinds:
+    if shape is None:
+        return LayerKinds()
+    has_states = shape.family != RELABELED and any(layer.state_bytes for layer in shape.layers)
+    return LayerKinds(
+        mixes_windows=len({layer.windowed for layer in shape.layers}) > 1, has_gated_delta_nets=has_states
+    )
+
+
+def _layer_problems(inputs: ForecastInputs, kinds: LayerKinds) -> Iterator[Problem]:
     """Yield a problem for each setting with which vLLM's plugin gives wrong answers for the layers of the model."""
-    windows = {layer.windowed for layer in shape.layers} if shape else set()
-    has_states = shape is not None and shape.family != RELABELED and any(layer.state_bytes for layer in shape.layers)
-    kinds = LayerKinds(mixes_windows=len(windows) > 1, has_gated_delta_nets=has_states)
     for sentence in wrong_answer_settings(kinds, inputs.limits, caches_states=PAIRS[0].caches_states):
         yield Problem(Reason.WRONG_ANSWERS, sentence.rstrip("."))
 
@@ -164,6 +173,8 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
             "Some layers use a sliding window. The KV cache of these layers is counted in full, because servers "
             "allocate the full size."
         )
+        if len({layer.windowed for layer in shape.layers}) > 1:
+            yield "Contiguous paged attention is off, because only some layers have a sliding window."
     if shape is not None and shape.takes_images:
         yield "The workspace does not include the memory for images. The first pod measures this memory."
     method = inputs.quantization

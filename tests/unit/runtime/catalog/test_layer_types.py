@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.catalog.layer_types import LayerKinds, find_layer_kinds, wrong_answer_settings
+from gaudi_runtime.catalog.layer_types import (
+    LayerKinds,
+    adjust_limits_to_layers,
+    find_layer_kinds,
+    wrong_answer_settings,
+)
 from gaudi_runtime.contract.bucketing import Limits
 
 LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, block_size=128)
@@ -31,11 +36,11 @@ def test_gated_delta_networks_are_found(model_type: str, types: tuple[str, ...],
     assert find_layer_kinds(model_type, types, None).has_gated_delta_nets is found
 
 
-def test_mixed_windows_require_scattered_blocks() -> None:
-    kinds = LayerKinds(mixes_windows=True)
-    (sentence,) = reasons(kinds, contiguous_paged_attention=True)
-    assert sentence.endswith("Set VLLM_CONTIGUOUS_PA to false in spec.engine.settings.")
-    assert reasons(kinds, contiguous_paged_attention=False) == []
+@pytest.mark.parametrize("mixed", [True, False])
+def test_mixed_windows_have_scattered_blocks(mixed: bool) -> None:
+    contiguous = LIMITS.model_copy(update={"contiguous_paged_attention": True})
+    found = adjust_limits_to_layers(contiguous, LayerKinds(mixes_windows=mixed))
+    assert found.contiguous_paged_attention is not mixed
 
 
 def test_gated_delta_networks_require_no_prefix_caching_below_release_0_30() -> None:

@@ -1,6 +1,13 @@
-"""The environment variables of the engine's process."""
+"""The environment variables of the engine's process, and the settings that depend on the model."""
 
-from gaudi_runtime.engines.select import set_environment
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.engines.select import adjust_to_model, set_environment
+from gaudi_runtime.errors import ModelNotFound
 from tests.unit.runtime.knobs.configs import vllm_config
 
 
@@ -20,3 +27,20 @@ def test_api_key_is_set_without_its_newline() -> None:
     environment = {"VLLM_API_KEY": "sk-key\n"}
     set_environment(vllm_config(), environment)
     assert environment["VLLM_API_KEY"] == "sk-key"
+
+
+@pytest.mark.parametrize(("types", "contiguous"), [(("sliding", "full"), False), (("full", "full"), True)])
+def test_windows_in_some_layers_switch_contiguous_attention_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: tuple[str, str], contiguous: bool
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    layers = {"layer_types": [f"{each}_attention" for each in types], "num_hidden_layers": 2, "sliding_window": 512}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3_text", **layers}))
+    found = adjust_to_model(vllm_config(model={"path": str(tmp_path)}))
+    assert found.limits.contiguous_paged_attention is contiguous
+    assert os.environ["VLLM_CONTIGUOUS_PA"] == str(contiguous).lower()
+
+
+def test_missing_folder_of_the_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="no-such-folder does not exist"):
+        adjust_to_model(vllm_config(model={"path": str(tmp_path / "no-such-folder")}))

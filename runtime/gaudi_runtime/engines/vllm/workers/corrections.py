@@ -1,9 +1,10 @@
-"""Corrections of the plugin's model runner in steps for which vllm-gaudi 0.26 gives wrong answers.
+"""Corrections of the plugin's model runner in steps that vllm-gaudi 0.26 answers wrongly, not at all, or late.
 
 A correction changes only a state that shows the defect, so it does nothing with a plugin without the defect
 (docs/internals/vllm.md, Corrections).
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,10 +73,47 @@ def correct_guided_rows(runner: Any) -> None:
     runner._prepare_sampling = prepare_sampling
 
 
+def correct_long_gpt_oss_prompts(_runner: Any) -> None:
+    """Keep all tokens of a prompt of gpt-oss that has more tokens than the hidden size (2,880 for both models).
+
+    vLLM's layer cuts the second dimension of the experts' output to the hidden size. On a card this dimension is the
+    tokens of a prompt, so longer prompts would fail.
+    """
+    if (module := sys.modules.get("vllm.model_executor.models.gpt_oss")) is None:
+        return  # another model
+    forward = module.MLPBlock.forward
+
+    def forward_by_tokens(layer: Any, hidden_states: Any) -> Any:
+        return forward(layer, hidden_states.reshape(-1, hidden_states.shape[-1])).reshape(hidden_states.shape)
+
+    module.MLPBlock.forward = forward_by_tokens
+
+
+def correct_rotary_state(runner: Any) -> None:
+    """Remove what the previous forward left in the rotary embeddings, so that it does not choose the compiled code.
+
+    The plugin does this for one embedding. A model with sliding windows has a second one. Dynamo would compile code for
+    a shape that depends on the previous shape too, so a warm shape could be compiled again.
+    """
+    modules: Any = getattr(runner.get_model(), "modules", tuple)()
+    embeddings = [module for module in modules if hasattr(module, "prepare_cos_sin")]
+    execute = runner._execute_model_generic
+
+    def execute_without_state(*args: Any, **kwargs: Any) -> Any:
+        for embedding in embeddings:
+            for name in ("cos", "sin"):
+                embedding._buffers.pop(name, None)
+        return execute(*args, **kwargs)
+
+    runner._execute_model_generic = execute_without_state
+
+
 CORRECTIONS: tuple[Callable[[Any], None], ...] = (
     correct_preempted_prompts,
     correct_penalized_tokens,
     correct_guided_rows,
+    correct_long_gpt_oss_prompts,
+    correct_rotary_state,
 )
 """The corrections in use. To switch one off, remove it here."""
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from habana_frameworks.torch import compiler, core, device, hpu, internal, utils
+from habana_frameworks.torch import compiler, core, device, experts, hpu, internal, utils
 
 torch._register_device_module("hpu", hpu)
 device.register()

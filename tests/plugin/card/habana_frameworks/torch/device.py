@@ -47,6 +47,8 @@ class PlayedByCpu(TorchFunctionMode):
         # `torch.device("hpu")` must remain an HPU device, because vLLM compares the type of the device.
         if function is torch.device:
             return function(*args, **kwargs)
+        if isinstance(kwargs.get("device"), int):
+            kwargs = {**kwargs, "device": torch.device("hpu", kwargs["device"])}  # a number names a card
         run = partial(_ROWS[function], function) if function in _ROWS else function
         made = run(*[_on_cpu(each) for each in args], **{name: _on_cpu(each) for name, each in kwargs.items()})
         if torch.compiler.is_compiling():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime import start_engine as start
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
@@ -88,6 +89,7 @@ async def start_engine_on(
     monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(processes, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
+    monkeypatch.setattr(start, "adjust_to_model", lambda config: config)  # the model has no files
     # Replace end_children(), because it would also end child processes that other tests have started.
     monkeypatch.setattr(adapter, "end_children", lambda: None)
     loop, board, pace = (

@@ -55,12 +55,15 @@ def gauges(*values: tuple[float, float]) -> Iterator[None]:
 
 
 async def test_model_with_wrong_answers_is_refused_before_vllm_starts(tmp_path: Path) -> None:
-    layers = {"layer_types": ["sliding_attention", "full_attention"], "num_hidden_layers": 2, "sliding_window": 512}
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3_text", **layers}))
+    layers = {"layer_types": ["linear_attention", "full_attention"], "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_next", **layers}))
     config = two_cards()
-    model = config.model.model_copy(update={"path": str(tmp_path)})
-    engine = VllmEngine(config.model_copy(update={"model": model}), asyncio.get_running_loop())
-    with pytest.raises(ConfigError, match="VLLM_CONTIGUOUS_PA to false"):
+    changes = {
+        "model": config.model.model_copy(update={"path": str(tmp_path)}),
+        "limits": config.limits.model_copy(update={"prefix_caching": True}),
+    }
+    engine = VllmEngine(config.model_copy(update=changes), asyncio.get_running_loop())
+    with pytest.raises(ConfigError, match="prefixCaching to false"):
         engine.load(lambda: None)
 
 

@@ -316,7 +316,7 @@ def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
             size, query, blocks = manager.find_prompt_bucket(size, query, blocks)
             forwards.append((True, size, query, size * blocks))
         else:
-            size = manager.find_decode_bucket(size, blocks)[0]
+            size = manager.find_decode_bucket(size, blocks, False)[0]
             forwards.append((False, size, 1, manager.find_decode_bucket(size, blocks)[2]))
     for prompt, *shape in forwards:
         metadata = SimpleNamespace(is_prompt=prompt, tokens=shape[0] * shape[1])
