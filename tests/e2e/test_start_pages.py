@@ -127,7 +127,7 @@ def pods(machine: Machine, on_gaudi: dict[str, str]) -> set[str]:
 def volume(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a volume that matches the PVC of the Llama page."""
     name, folder = f"{machine.namespace}-models", tmp_path_factory.mktemp("models")
-    manifest = local_volume(machine.installed, name, folder, capacity="50Gi")
+    manifest = local_volume(machine.installed, name, folder, "local", capacity="50Gi")
     machine.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     yield folder
     machine.kubectl("delete", "persistentvolume", name, "--wait=false")

@@ -143,6 +143,23 @@ RUNNER = (
     *CORRECTED,
     *SAMPLER,
 )
+_WINDOWS_WRONG = (
+    "layers with a sliding window leave out tokens of the window, and some decode batches are compiled while they wait"
+)
+# Names that the exact windows of decode batches replace or read.
+WINDOWS = (
+    PluginName(
+        "get_habana_paged_attn_buffers",
+        ("block_tables", "slot_mapping", "batch_size", "block_size"),
+        loss=_WINDOWS_WRONG,
+    ),
+    PluginName("_PAD_BLOCK_ID", loss=_WINDOWS_WRONG),
+)
+WINDOW_MASKS = (
+    PluginName(
+        "_set_block_mapping", ("metadata", "batch_size", "device", "dtype", "is_window_block"), loss=_WINDOWS_WRONG
+    ),
+)
 MARGIN = (PluginName("mem_margin"),)
 HPU_GRAPHS = (PluginName("_use_graphs", ("attn_metadata", "batch_size")),)
 MANAGER = (
@@ -258,12 +275,26 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
         degradations.append(NO_COMPILE_METRIC)
     if getattr(runner, "supports_mm_inputs", False):
         degradations += vision_degradations(runner)
+    if has_windows(runner):
+        degradations += window_degradations(runner)
     return Capabilities(mode, tuple(degradations))
 
 
 def vision_degradations(runner: Any) -> list[str]:
     """Return why the plugin cannot warm up the vision tower, as sentences; empty if it can."""
     return find_degradations(runner, VISION) or find_degradations(runner.model, TOWER)
+
+
+def has_windows(runner: Any) -> bool:
+    """Return whether only some layers of the model have a sliding window."""
+    # The plugin's value is the size of the window in tokens, or false.
+    return bool(getattr(runner, "interleaved_sliding_window", False))
+
+
+def window_degradations(runner: Any) -> list[str]:
+    """Return why the sliding windows of decode batches are not exact, as sentences; empty if they are."""
+    masks = getattr(runner.model, "metadata_processor", None)
+    return find_degradations(runner, WINDOWS) or find_degradations(masks, WINDOW_MASKS)
 
 
 def runner_names(mode: ExecutionMode) -> tuple[PluginName, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gaudi_runtime.engines.vllm.workers.capabilities import CORRECTED, CORRECTED_BATCH, find_degradations
+from gaudi_runtime.engines.vllm.workers.sliding_windows import correct_sliding_windows
 
 
 def correct_preempted_prompts(runner: Any) -> None:
@@ -114,6 +115,7 @@ CORRECTIONS: tuple[Callable[[Any], None], ...] = (
     correct_guided_rows,
     correct_long_gpt_oss_prompts,
     correct_rotary_state,
+    correct_sliding_windows,
 )
 """The corrections in use. To switch one off, remove it here."""
 

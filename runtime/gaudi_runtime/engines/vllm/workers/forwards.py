@@ -2,8 +2,7 @@
 
 Each forward has a padded shape and a real batch.
 Forwards are observed, because vLLM's steps do not determine them. The plugin merges prompts and looks up a decode batch
-twice. With contiguous blocks, it also pads the batch to the highest block in use (docs/internals/vllm.md, Counts). For
-a model with sliding windows, it looks up the blocks of the windows too, and WindowBlocks answers.
+twice. With contiguous blocks, it also pads the batch to the highest block in use (docs/internals/vllm.md, Counts).
 """
 
 from collections import defaultdict
@@ -18,9 +17,6 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.workers.compile_times import NOTHING, Compiles, CompileTotals, StepCompiles
 from gaudi_runtime.engines.vllm.workers.observed_shapes import PaddedRun, Shape
 from gaudi_runtime.engines.vllm.workers.request_kinds import describe_requests
-
-FULL_LOOKUPS = 2
-"""The lookups of a decode batch for all its sequences and all its blocks."""
 
 
 class ForwardShape(NamedTuple):
@@ -45,25 +41,6 @@ class Batch(NamedTuple):
 
 class ColdShape(RuntimeError):
     """The error for a forward whose padded shape did not run during warm-up and is therefore rejected."""
-
-
-class WindowBlocks:
-    """The padded number of blocks that the layers with a sliding window read in a decode batch.
-
-    The plugin would look up a bucket for these blocks, so that a graph would have a third dimension that no plan has.
-    Here the number depends only on the padded batch: as many blocks as its sequences can have in their windows, and not
-    more than the batch has blocks. So the graph of a bucket serves every batch of this bucket.
-    """
-
-    def __init__(self, runner: Any, block_size: int) -> None:
-        # The plugin sets `interleaved_sliding_window` to the size of the window in tokens, or to a false value.
-        window = int(getattr(runner, "interleaved_sliding_window", None) or 0)
-        # A window may begin inside a block. The plugin passes all blocks if a window is smaller than a block.
-        self._sequence_blocks = window // block_size + 1 if window >= block_size else None
-
-    def count(self, batch_size: int, num_blocks: int) -> int:
-        """Return the padded blocks of the windows of a batch that is padded to `batch_size` rows and `num_blocks`."""
-        return min(num_blocks, batch_size * self._sequence_blocks) if self._sequence_blocks else num_blocks
 
 
 @dataclass
@@ -95,9 +72,7 @@ class ForwardObserver:
         # If the blocks of attention are smaller than the blocks of the cache, a forward counts its context in attention
         # blocks. Buckets count in cache blocks.
         block_size = int(runner.block_size)
-        decode_block_size = int(getattr(runner, "attn_block_size", None) or block_size)
-        self._block_ratio = max(1, block_size // decode_block_size)
-        self._window_blocks = WindowBlocks(runner, decode_block_size)
+        self._block_ratio = max(1, block_size // int(getattr(runner, "attn_block_size", None) or block_size))
         self._plugin_check, self._compiled, self._report_compiles = runner._check_config, compiled, report_compiles
         self._plugin_find_prompt, self._plugin_find_decode = manager.find_prompt_bucket, manager.find_decode_bucket
         self._known_shapes: set[ForwardShape] = set()
@@ -113,7 +88,6 @@ class ForwardObserver:
         self._prompt_lookups: list[tuple[int, int, int]] = []
         self._decode_lookups: list[tuple[int, int]] = []
         self._verified_sequences: int | None = None
-        self._found_sizes: list[tuple[int, ...]] = []
         self._plugin_execute, runner._execute_model_generic = runner._execute_model_generic, self._execute_forward
         if (sample := getattr(runner, "_run_sampling", None)) is not None:
             self._plugin_sample, runner._run_sampling = sample, self._run_sampling
@@ -286,16 +260,11 @@ class ForwardObserver:
         return self._found_bucket
 
     def _find_decode_bucket(self, batch_size: int, num_blocks: int, *seeds: bool, **options: Any) -> Any:
-        # The plugin passes `seeds` only in the first lookup of a decode batch, which uses the number of sequences and
-        # whether they have drafts. The second lookup uses the number of blocks, and a third one the blocks of windows.
-        if seeds:
-            self._found_sizes = []
-        elif len(self._found_sizes) == FULL_LOOKUPS:
-            return batch_size, 1, self._window_blocks.count(batch_size, self._found_sizes[-1][2])
         self._decode_lookups.append((int(batch_size), int(num_blocks)))
         bucket = self._plugin_find_decode(batch_size, num_blocks, *seeds, **options)
-        self._found_sizes.append(bucket)
         if seeds:
+            # The plugin passes `seeds` only in the first lookup of a decode batch, which uses the number of sequences
+            # and whether they have drafts.
             self._verified_sequences = int(bucket[0]) if seeds[0] else None
         return bucket
 

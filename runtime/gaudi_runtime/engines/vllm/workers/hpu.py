@@ -24,6 +24,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     VISION_BUCKETS,
     find_capabilities,
     find_degradations,
+    has_windows,
     vision_degradations,
 )
 from gaudi_runtime.engines.vllm.workers.compile_times import CompileTimes
@@ -97,7 +98,7 @@ class HpuVerbs:
             "execution_mode": self._capabilities.mode.value,
             "captures_graphs": self._capabilities.captures_graphs,
             "draft_tokens": draft_tokens(self._runner),
-            "windowed": bool(getattr(self._runner, "interleaved_sliding_window", False)),
+            "windowed": has_windows(self._runner),
             "degradations": degradations,
         }
 
