@@ -48,6 +48,6 @@ def test_number_of_blocks_depends_only_on_the_padded_batch(
     assert [len(each) for each in found] == [min(blocks, rows * window_blocks(window, SIZE))] * 3
 
 
-def test_sequence_without_a_token_in_front_of_its_window_keeps_no_empty_block() -> None:
+def test_no_block_in_front_of_the_window_is_kept() -> None:
     _, _, bounds = make_buffers([4 * SIZE], 2 * SIZE, 1, 4)
     assert bounds.tolist() == [[0, SIZE], [0, SIZE], [0, 1]]
