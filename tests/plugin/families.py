@@ -26,6 +26,14 @@ SIZES: dict[str, Any] = {
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64}
 WINDOWS = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 LATENT = {"q_lora_rank": 32, "kv_lora_rank": 64, "qk_rope_head_dim": 32, "qk_nope_head_dim": 32, "v_head_dim": 32}
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 32, "mamba_n_groups": 1, "mamba_expand": 2}
+STATES = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+    "linear_conv_kernel_dim": 4,
+}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3-moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 4}),
     "deepseek-mla": (
@@ -41,6 +49,28 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "n_shared_experts": 1,
             "first_k_dense_replace": 1,
             "topk_method": "noaux_tc",
+        },
+    ),
+    "granite-4.0-h": (
+        "GraniteMoeHybrid",
+        {
+            **MAMBA,
+            "head_dim": None,
+            "layer_types": ["mamba", "attention"],
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 128,
+            "position_embedding_type": "nope",
+        },
+    ),
+    "qwen3-next": (
+        "Qwen3Next",
+        {
+            **EXPERTS,
+            **STATES,
+            "num_experts": 4,
+            "shared_expert_intermediate_size": 64,
+            "layer_types": ["linear_attention", "full_attention"],
         },
     ),
     "gemma-3": ("Gemma3", {**WINDOWS, "query_pre_attn_scalar": 32}),

@@ -14,27 +14,25 @@ RELABELED = "granitemoehybrid"
 class LayerKinds:
     """The kinds of layers of a model that need other settings.
 
-    `mixes_windows`: only some layers have a sliding window. `has_gated_delta_nets`: some layers keep a recurrent state.
+    `is_mixed`: layers of several kinds, such as full attention beside sliding windows or recurrent states.
+    `has_gated_delta_nets`: some layers keep a recurrent state of this kind.
     """
 
-    mixes_windows: bool = False
+    is_mixed: bool = False
     has_gated_delta_nets: bool = False
 
 
-def find_layer_kinds(model_type: str, layer_types: Collection[str], sliding_window: int | None) -> LayerKinds:
+def find_layer_kinds(model_type: str, layer_types: Collection[str]) -> LayerKinds:
     """Return the kinds of layers by the fields of the model's config in transformers, as the plugin finds them."""
     kinds = frozenset(layer_types)
-    return LayerKinds(
-        mixes_windows=bool(sliding_window) and len(kinds) > 1,
-        has_gated_delta_nets=bool(kinds & RECURRENT) and model_type != RELABELED,
-    )
+    return LayerKinds(is_mixed=len(kinds) > 1, has_gated_delta_nets=bool(kinds & RECURRENT) and model_type != RELABELED)
 
 
 def adjust_limits_to_layers(limits: Limits, kinds: LayerKinds) -> Limits:
-    """Return the limits without contiguous paged attention if vLLM's plugin gives wrong answers with it."""
-    # Layers with a window read only the last blocks of a sequence. A test returned wrong tokens if these blocks were
-    # read as part of one contiguous range (docs/internals/vllm.md).
-    if not (kinds.mixes_windows and limits.contiguous_paged_attention):
+    """Return the limits without contiguous paged attention for a model with layers of several kinds."""
+    # A test returned wrong tokens for sliding windows, and decode batches of all blocks of the device for Mamba layers
+    # (docs/internals/vllm.md).
+    if not (kinds.is_mixed and limits.contiguous_paged_attention):
         return limits
     return limits.model_copy(update={"contiguous_paged_attention": False})
 

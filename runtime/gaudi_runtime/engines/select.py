@@ -37,7 +37,7 @@ def adjust_to_model(config: RuntimeConfig) -> RuntimeConfig:
     limits = adjust_limits_to_layers(config.limits, read_layer_kinds(config.model.path))
     if limits == config.limits:
         return config
-    log.info("Contiguous paged attention is off, because some layers of this model have a sliding window.")
+    log.info("Contiguous paged attention is off, because this model has layers of several kinds.")
     config = config.model_copy(update={"limits": limits})
     # The operator does not know the layers of a model, so the container has the value for most models.
     os.environ[CONTIGUOUS] = render_engine_options(config).env[CONTIGUOUS]

@@ -47,7 +47,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         warmup_seconds=_warmup_seconds(inputs, phases),
         captures_graphs=inputs.captures,
         problems=(*problems, *_memory_problems(inputs, memory), *plan_problems, *_layer_problems(inputs, kinds)),
-        notes=(*_notes(inputs, shape, card, blocks), *_time_budget_notes(inputs, plan, int(blocks.value))),
+        notes=(*_notes(inputs, shape, kinds, card, blocks), *_time_budget_notes(inputs, plan, int(blocks.value))),
     )
 
 
@@ -141,9 +141,10 @@ def _memory_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> I
 def _layer_kinds(shape: ModelShape | None) -> LayerKinds:
     if shape is None:
         return LayerKinds()
-    has_states = shape.family != RELABELED and any(layer.state_bytes for layer in shape.layers)
+    has_states = [layer.state_bytes > 0 for layer in shape.layers]
     return LayerKinds(
-        mixes_windows=len({layer.windowed for layer in shape.layers}) > 1, has_gated_delta_nets=has_states
+        is_mixed=len({*zip((layer.windowed for layer in shape.layers), has_states, strict=True)}) > 1,
+        has_gated_delta_nets=shape.family != RELABELED and any(has_states),
     )
 
 
@@ -157,10 +158,13 @@ UNMEASURED = (
     "The size of graphs is unknown until the first pod has measured graphs, because no public log shows graphs of "
     "torch.compile on a card. Seconds are calculated with the rates of HPU graphs."
 )
+CONTIGUOUS_OFF = "Contiguous paged attention is off, because the model has layers of several kinds."
 DISCLAIMER = "All figures are estimates. The runtime measures on the card and reports the measured figures."
 
 
-def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> Iterator[str]:
+def _notes(
+    inputs: ForecastInputs, shape: ModelShape | None, kinds: LayerKinds, card: Card, blocks: Figure
+) -> Iterator[str]:
     """Yield notes that explain the figures to the reader, general notes first."""
     yield DISCLAIMER
     if shape is None:
@@ -173,8 +177,8 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
             "Some layers use a sliding window. The KV cache of these layers is counted in full, because servers "
             "allocate the full size."
         )
-        if len({layer.windowed for layer in shape.layers}) > 1:
-            yield "Contiguous paged attention is off, because only some layers have a sliding window."
+    if kinds.is_mixed:
+        yield CONTIGUOUS_OFF
     if shape is not None and shape.takes_images:
         yield "The workspace does not include the memory for images. The first pod measures this memory."
     method = inputs.quantization

@@ -11,6 +11,4 @@ def read_layer_kinds(folder: str) -> LayerKinds:
         config = AutoConfig.from_pretrained(folder).get_text_config()
     except (OSError, ValueError):
         return LayerKinds()  # vLLM rejects the model, or has its own code for this model
-    return find_layer_kinds(
-        config.model_type, getattr(config, "layer_types", None) or (), getattr(config, "sliding_window", None)
-    )
+    return find_layer_kinds(config.model_type, getattr(config, "layer_types", None) or ())

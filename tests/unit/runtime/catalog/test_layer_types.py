@@ -21,11 +21,10 @@ def reasons(kinds: LayerKinds, *, caches_states: bool = False, **limits: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("types", "window", "mixed"),
-    [((SLIDING, FULL), 512, True), ((SLIDING, SLIDING), 512, False), ((FULL, LINEAR), None, False), ((), 512, False)],
+    ("types", "mixed"), [((SLIDING, FULL), True), ((SLIDING, SLIDING), False), ((FULL, LINEAR), True), ((), False)]
 )
-def test_windows_in_some_layers_are_found(types: tuple[str, ...], window: int | None, mixed: bool) -> None:
-    assert find_layer_kinds("gemma3_text", types, window).mixes_windows is mixed
+def test_layers_of_several_kinds_are_found(types: tuple[str, ...], mixed: bool) -> None:
+    assert find_layer_kinds("gemma3_text", types).is_mixed is mixed
 
 
 @pytest.mark.parametrize(
@@ -33,13 +32,13 @@ def test_windows_in_some_layers_are_found(types: tuple[str, ...], window: int | 
     [("qwen3_next", (LINEAR, FULL), True), ("granitemoehybrid", (LINEAR, FULL), False), ("llama", (FULL,), False)],
 )
 def test_gated_delta_networks_are_found(model_type: str, types: tuple[str, ...], found: bool) -> None:
-    assert find_layer_kinds(model_type, types, None).has_gated_delta_nets is found
+    assert find_layer_kinds(model_type, types).has_gated_delta_nets is found
 
 
 @pytest.mark.parametrize("mixed", [True, False])
-def test_mixed_windows_have_scattered_blocks(mixed: bool) -> None:
+def test_layers_of_several_kinds_have_scattered_blocks(mixed: bool) -> None:
     contiguous = LIMITS.model_copy(update={"contiguous_paged_attention": True})
-    found = adjust_limits_to_layers(contiguous, LayerKinds(mixes_windows=mixed))
+    found = adjust_limits_to_layers(contiguous, LayerKinds(is_mixed=mixed))
     assert found.contiguous_paged_attention is not mixed
 
 

@@ -30,7 +30,7 @@ def test_api_key_is_set_without_its_newline() -> None:
 
 
 @pytest.mark.parametrize(("types", "contiguous"), [(("sliding", "full"), False), (("full", "full"), True)])
-def test_windows_in_some_layers_switch_contiguous_attention_off(
+def test_layers_of_several_kinds_switch_contiguous_attention_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: tuple[str, str], contiguous: bool
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))

@@ -16,7 +16,7 @@ from gaudi_runtime.contract.config import (
     ParallelismConfig,
 )
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.forecast import CONTIGUOUS_OFF, forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with, shape_of
 
@@ -172,7 +172,7 @@ def test_windows_in_some_layers_are_planned_without_contiguous_blocks() -> None:
     scattered = LOGGED.limits.model_copy(update={"contiguous_paged_attention": False})
     found = forecast(LOGGED, gemma, GAUDI2)
     assert found.plan == forecast(replace(LOGGED, limits=scattered), gemma, GAUDI2).plan
-    assert "Contiguous paged attention is off, because only some layers have a sliding window." in found.notes
+    assert CONTIGUOUS_OFF in found.notes
 
 
 def test_note_names_the_ignored_vision_warm_up() -> None:
