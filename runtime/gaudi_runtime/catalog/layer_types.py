@@ -1,4 +1,4 @@
-"""Kinds of layers for which vLLM's plugin gives wrong answers under some settings (docs/internals/vllm.md)."""
+"""Kinds of layers that need other settings with vLLM's plugin, or exclude some (docs/internals/vllm.md)."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,35 +15,57 @@ class LayerKinds:
     """The kinds of layers of a model that need other settings.
 
     `is_mixed`: layers of several kinds, such as full attention beside sliding windows or recurrent states.
-    `has_gated_delta_nets`: some layers keep a recurrent state of this kind.
+    `has_gated_delta_nets`: some layers keep a recurrent state of this kind. `has_experts`: a mixture of experts.
     """
 
     is_mixed: bool = False
     has_gated_delta_nets: bool = False
+    has_experts: bool = False
 
 
-def find_layer_kinds(model_type: str, layer_types: Collection[str]) -> LayerKinds:
-    """Return the kinds of layers by the fields of the model's config in transformers, as the plugin finds them."""
+def find_layer_kinds(model_type: str, layer_types: Collection[str], experts: int = 0) -> LayerKinds:
+    """Return the kinds of layers by the fields of the model's config in transformers, as the plugin finds them.
+
+    `experts` is the number of routed experts of a layer.
+    """
     kinds = frozenset(layer_types)
-    return LayerKinds(is_mixed=len(kinds) > 1, has_gated_delta_nets=bool(kinds & RECURRENT) and model_type != RELABELED)
+    return LayerKinds(
+        is_mixed=len(kinds) > 1,
+        has_gated_delta_nets=bool(kinds & RECURRENT) and model_type != RELABELED,
+        has_experts=experts > 1,
+    )
 
 
-def adjust_limits_to_layers(limits: Limits, kinds: LayerKinds) -> Limits:
-    """Return the limits without contiguous paged attention for a model with layers of several kinds."""
+def adjust_limits_to_layers(limits: Limits, kinds: LayerKinds, cores: int) -> Limits:
+    """Return the limits that the layers of a model need with `cores` engine cores, the degree of data parallelism.
+
+    With layers of several kinds, paged attention is not contiguous. The cores of a mixture of experts run joint
+    batches.
+    """
     # A test returned wrong tokens for sliding windows, and decode batches of all blocks of the device for Mamba layers
     # (docs/internals/vllm.md).
-    if not (kinds.is_mixed and limits.contiguous_paged_attention):
-        return limits
-    return limits.model_copy(update={"contiguous_paged_attention": False})
+    if kinds.is_mixed and limits.contiguous_paged_attention:
+        limits = limits.model_copy(update={"contiguous_paged_attention": False})
+    if kinds.has_experts and cores > 1:
+        limits = limits.model_copy(update={"joint_batches": True})
+    return limits
 
 
-def wrong_answer_settings(kinds: LayerKinds, limits: Limits, *, caches_states: bool) -> Iterator[str]:
-    """Yield a sentence for each setting with which the plugin gives wrong answers for these layers.
+def refused_settings(kinds: LayerKinds, limits: Limits, *, caches_states: bool) -> Iterator[str]:
+    """Yield a sentence for each setting with which the plugin answers wrongly, or compiles while it serves.
 
-    `caches_states` is True for a plugin release that supports prefix caching for gated delta networks.
+    `limits` are those of `adjust_limits_to_layers`. `caches_states` is True for a plugin release that supports prefix
+    caching for gated delta networks.
     """
     if kinds.has_gated_delta_nets and limits.prefix_caching and not caches_states:
         yield (
             "This model has gated delta networks, and with prefix caching vllm-gaudi below 0.30 gives wrong answers "
             "for such models. Set spec.engine.prefixCaching to false."
+        )
+    # Buckets for all joint batches would be several times as many, and most of them longer than any sequence.
+    if limits.joint_batches and limits.has_context:
+        yield (
+            "The engine cores of a mixture of experts run joint batches, which have buckets only for prompts without "
+            "context. Set spec.engine.prefixCaching to false and spec.engine.maxNumBatchedTokens to at least "
+            "maxModelLen."
         )

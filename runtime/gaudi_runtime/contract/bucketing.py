@@ -135,6 +135,11 @@ class Limits(WireModel):
         description="Whether ranges are extended until every batch that the limits admit has a bucket. When left out,"
         " the ranges are those of the plugin's own planner.",
     )
+    joint_batches: bool | None = Field(
+        None,
+        description="Whether engine cores pad each batch to the largest batch of all cores, as for a mixture of experts"
+        " with data parallelism. The runtime sets this, because it knows the model.",
+    )
     steps_by_tokens: bool | None = Field(
         None,
         description="Whether a step that holds a prompt is one prompt of all its tokens, without context, as for vLLM"

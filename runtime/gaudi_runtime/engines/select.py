@@ -34,10 +34,10 @@ def adjust_to_model(config: RuntimeConfig) -> RuntimeConfig:
     set_environment(config)  # before the libraries are imported that read the configuration of the model
     from gaudi_runtime.engines.vllm.layer_kinds import read_layer_kinds
 
-    limits = adjust_limits_to_layers(config.limits, read_layer_kinds(config.model.path))
-    if limits == config.limits:
-        return config
-    log.info("Contiguous paged attention is off, because this model has layers of several kinds.")
+    kinds = read_layer_kinds(config.model.path)
+    limits = adjust_limits_to_layers(config.limits, kinds, config.parallelism.data)
+    if limits.contiguous_paged_attention != config.limits.contiguous_paged_attention:
+        log.info("Contiguous paged attention is off, because this model has layers of several kinds.")
     config = config.model_copy(update={"limits": limits})
     # The operator does not know the layers of a model, so the container has the value for most models.
     os.environ[CONTIGUOUS] = render_engine_options(config).env[CONTIGUOUS]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import Card, assume_rates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
-from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, adjust_limits_to_layers, wrong_answer_settings
+from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, adjust_limits_to_layers, refused_settings
 from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.catalog.release_pairs import PAIRS
@@ -29,7 +29,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
     fit, `problems` contains the reasons; no error is raised.
     """
     kinds = _layer_kinds(shape)
-    inputs = replace(inputs, limits=adjust_limits_to_layers(inputs.limits, kinds))
+    inputs = replace(inputs, limits=adjust_limits_to_layers(inputs.limits, kinds, inputs.parallelism.data))
     total = total_memory(inputs, card)
     memory, problems = _memory_and_problems(inputs, shape, total)
     blocks = _kv_blocks(inputs, memory)
@@ -145,13 +145,14 @@ def _layer_kinds(shape: ModelShape | None) -> LayerKinds:
     return LayerKinds(
         is_mixed=len({*zip((layer.windowed for layer in shape.layers), has_states, strict=True)}) > 1,
         has_gated_delta_nets=shape.family != RELABELED and any(has_states),
+        has_experts=any(layer.experts for layer in shape.layers),
     )
 
 
 def _layer_problems(inputs: ForecastInputs, kinds: LayerKinds) -> Iterator[Problem]:
     """Yield a problem for each setting with which vLLM's plugin gives wrong answers for the layers of the model."""
-    for sentence in wrong_answer_settings(kinds, inputs.limits, caches_states=PAIRS[0].caches_states):
-        yield Problem(Reason.WRONG_ANSWERS, sentence.rstrip("."))
+    for sentence in refused_settings(kinds, inputs.limits, caches_states=PAIRS[0].caches_states):
+        yield Problem(Reason.SETTING_REFUSED, sentence.rstrip("."))
 
 
 UNMEASURED = (

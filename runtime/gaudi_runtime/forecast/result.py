@@ -20,7 +20,7 @@ class Reason(StrEnum):
     SEQUENCE_TOO_LONG = "SequenceTooLong"
     PLAN_IMPOSSIBLE = "PlanImpossible"
     LENGTH = "LengthUnsupported"
-    WRONG_ANSWERS = "WrongAnswers"
+    SETTING_REFUSED = "SettingRefused"
     GRAPHS_MISSING = "GraphsMissing"
 
 

@@ -19,6 +19,7 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.check import LONG_MODEL_LEN, ignored_settings
 from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.planning.coverage import count_steps_up_to, coverage_levels
+from gaudi_runtime.planning.joint_batches import add_joint_buckets
 from gaudi_runtime.planning.ranges import Dimensions, next_multiple, plan_values
 from gaudi_runtime.planning.speculative import add_verification_buckets
 
@@ -33,6 +34,10 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
 def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     """Plan the buckets for the actual KV blocks of an engine, whose size may differ from the limits."""
+    return add_joint_buckets(_plan_of_one_core(policy, limits, blocks), limits, MAX_BUCKETS)
+
+
+def _plan_of_one_core(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     plan = _plan_by_strategy(policy, blocks.adjust_limits(limits), blocks)
     if blocks.decode_size == blocks.size:
         return add_verification_buckets(plan, blocks.adjust_limits(limits), policy, MAX_BUCKETS)

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.catalog.layer_types import wrong_answer_settings
+from gaudi_runtime.catalog.layer_types import refused_settings
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
@@ -100,7 +100,7 @@ class VllmEngine(VllmProcesses):
             # the number of threads here.
             os.environ.setdefault("OMP_NUM_THREADS", str(thread_count(self._memory.weight_bytes(), usable_cores())))
         if self._config.engine.device != "cpu":
-            self._refuse_wrong_answers()
+            self._refuse_settings()
         other_pods = self._other_pods
         leader = other_pods.start(progress) if other_pods else None
         check = other_pods.raise_if_failed if other_pods else lambda: None
@@ -116,10 +116,10 @@ class VllmEngine(VllmProcesses):
             self._end_processes()
             raise
 
-    def _refuse_wrong_answers(self) -> None:
-        """Raise ConfigError if the plugin gives wrong answers for this model with these settings."""
+    def _refuse_settings(self) -> None:
+        """Raise ConfigError for settings that this model excludes."""
         kinds = read_layer_kinds(self._config.model.path)
-        reasons = wrong_answer_settings(kinds, self._config.limits, caches_states=self._caches_states)
+        reasons = refused_settings(kinds, self._config.limits, caches_states=self._caches_states)
         if sentences := " ".join(reasons):
             raise ConfigError(sentences)
 

@@ -21,7 +21,16 @@ def register() -> None:
     """Activate the device for all calls of this thread. Forked processes inherit the device."""
     PlayedByCpu().__enter__()
     torch.Generator = Generator  # type: ignore[misc]
+    torch.library.Library.impl = _implement_on_cpu  # type: ignore[method-assign]
     torch.distributed.Backend.register_backend("hccl", _collectives, devices=["cpu", "hpu"])
+
+
+_implement = torch.library.Library.impl
+
+
+def _implement_on_cpu(library: Any, name: Any, function: Any, dispatch_key: str = "", **options: Any) -> None:
+    """Register the card's implementation of an operator of vLLM for the CPU, which executes it."""
+    _implement(library, name, function, "CPU" if dispatch_key == "HPU" else dispatch_key, **options)
 
 
 def _collectives(store: Any, rank: int, size: int, timeout: timedelta) -> Any:

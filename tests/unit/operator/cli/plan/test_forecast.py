@@ -274,7 +274,7 @@ def test_prefix_caching_of_gated_delta_nets_is_a_problem() -> None:
     settings = {"settings": {"VLLM_CONTIGUOUS_PA": "false"}}
     assert verdict_and_exit_code(card(model=model, engine=settings))[1] == 0
     found = asked(card(model=model, engine={**settings, "prefixCaching": True}))
-    assert found["problems"][0]["reason"] == "WrongAnswers"
+    assert found["problems"][0]["reason"] == "SettingRefused"
 
 
 def test_deployment_without_thresholds_fits() -> None:
