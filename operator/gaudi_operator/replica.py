@@ -45,10 +45,10 @@ def run_replica() -> int:
     gc.freeze()  # imported modules stay, so collections need not visit them
     configure_logs(settings.log_format, settings.log_level)
     raise_open_file_limit()
-    return asyncio.run(run(settings))
+    return asyncio.run(_run(settings))
 
 
-async def run(settings: Settings) -> int:
+async def _run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
     take_signals = partial(_add_signal_handlers, stop)

@@ -58,7 +58,7 @@ LINGER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Status:
+class _Status:
     """The state that `serve` shows on the status port."""
 
     board: ReportBoard
@@ -76,10 +76,10 @@ async def serve(config_file: Path, restart_seconds: float = RESTART_SECONDS) -> 
     try:
         config = read_config(config_file)
     except ConfigError as error:
-        async with status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
+        async with _status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
             await _report_failure_and_wait(error, status.board, signals, restart_seconds)
         return
-    async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
+    async with _status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
         try:
             topology = read_topology(config.parallelism.nodes, os.environ)
             if topology.is_leader:
@@ -96,11 +96,11 @@ async def serve(config_file: Path, restart_seconds: float = RESTART_SECONDS) -> 
 
 
 @contextlib.asynccontextmanager
-async def status_server(serving: ServingConfig, plan_digest: str, signals: Signals) -> AsyncIterator[Status]:
+async def _status_server(serving: ServingConfig, plan_digest: str, signals: Signals) -> AsyncIterator[_Status]:
     """Open the status port at the start of `serve`, before slow imports. Raises PortUnavailable."""
     board = ReportBoard(plan_digest)
     metric_sources = MetricSources(board.report)
-    status = Status(board, metric_sources, new_registry(metric_sources))
+    status = _Status(board, metric_sources, new_registry(metric_sources))
     app = status_app(board, metric_sources, status.registry, serving.stall_timeout_seconds, lambda: signals.closing)
     async with http_server(app, serving.status_port, STATUS_LIMITS):
         log.info("Instance %s, status on port %d", board.report().instance, serving.status_port)
@@ -142,7 +142,7 @@ async def _report_failure_and_wait(
 async def _run_leader(
     config: RuntimeConfig,
     topology: Topology,
-    status: Status,
+    status: _Status,
     signals: Signals,
 ) -> None:
     """Start the engine, together with the other pods of a group if there are any, and serve."""
@@ -156,7 +156,7 @@ async def _run_leader(
         await _serve_model(config, started_engine, status, signals, certificate)
 
 
-async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
+async def _run_follower(config: RuntimeConfig, topology: Topology, status: _Status, signals: Signals) -> None:
     """Run as one rank of a group. The leader sends commands and serves the model."""
 
     def make_rank() -> Rank | PodPart:
@@ -211,7 +211,7 @@ def model_port_limits(config: RuntimeConfig) -> ServerLimits:
 async def _serve_model(
     config: RuntimeConfig,
     started_engine: StartedEngine,
-    status: Status,
+    status: _Status,
     signals: Signals,
     certificate: Certificate | None,
 ) -> None:
@@ -243,7 +243,7 @@ async def _serve_model(
 async def _application(
     config: RuntimeConfig,
     engine: Engine,
-    status: Status,
+    status: _Status,
     metrics: RequestMetrics,
     signals: Signals,
 ) -> AsyncIterator[ASGIApp]:

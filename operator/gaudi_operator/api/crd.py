@@ -131,14 +131,14 @@ def crd_yaml() -> str:
     return _to_yaml(custom_resource_definition())
 
 
-def class_crd_yaml() -> str:
+def _class_crd_yaml() -> str:
     """Return the manifest of the CustomResourceDefinition of GaudiInferenceClass."""
     return _to_yaml(class_crd())
 
 
 def crds_yaml() -> str:
     """Return both definitions as one manifest for `kubectl apply`."""
-    return f"{crd_yaml()}---\n{class_crd_yaml()}"
+    return f"{crd_yaml()}---\n{_class_crd_yaml()}"
 
 
 def _to_yaml(definition: Manifest) -> str:
@@ -147,7 +147,7 @@ def _to_yaml(definition: Manifest) -> str:
 
 def chart_template() -> str:
     """Return both definitions as a template of the chart, because Helm does not upgrade the files in `crds/`."""
-    definitions = f"{_add_keep_policy(crd_yaml(), NAME)}---\n{_add_keep_policy(class_crd_yaml(), CLASS_NAME)}"
+    definitions = f"{_add_keep_policy(crd_yaml(), NAME)}---\n{_add_keep_policy(_class_crd_yaml(), CLASS_NAME)}"
     return "{{- if .Values.crds.install }}\n" + definitions + "{{- end }}\n"
 
 
@@ -168,7 +168,7 @@ def generated_files() -> Mapping[str, str]:
     """Return the text of each generated file, by its path in the checkout."""
     texts = {
         f"crds/{resource.GROUP}_{resource.PLURAL}.yaml": crd_yaml(),
-        f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": class_crd_yaml(),
+        f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": _class_crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         **inference_pages(root_schema()),
         "docs/reference/gaudi-inference-class.md": class_page(class_schema()),

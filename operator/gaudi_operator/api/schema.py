@@ -77,12 +77,12 @@ def map_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
     return result
 
 
-def drop_title(node: Schema) -> Schema:
+def _drop_title(node: Schema) -> Schema:
     """Remove titles, which pydantic derives from names."""
     return _drop_keys(node, "title")
 
 
-def unwrap_optional(node: Schema) -> Schema:
+def _unwrap_optional(node: Schema) -> Schema:
     """Replace `X | None` by X: in Kubernetes a field that is not set is absent, not null."""
     options = [option for option in node.get("anyOf", ()) if option != {"type": "null"}]
     if "anyOf" not in node or len(options) == len(node["anyOf"]):
@@ -91,7 +91,7 @@ def unwrap_optional(node: Schema) -> Schema:
     return options[0] | keywords if len(options) == 1 else keywords | {"anyOf": options}
 
 
-def union_to_int_or_string(node: Schema) -> Schema:
+def _union_to_int_or_string(node: Schema) -> Schema:
     """Replace `int | str` by int-or-string, the only union of structural schemas, with the bounds of both."""
     options = {option.get("type"): option for option in node.get("anyOf", ())}
     if not options or INT_OR_STRING in node:
@@ -102,19 +102,19 @@ def union_to_int_or_string(node: Schema) -> Schema:
     return _drop_keys(node, "anyOf") | bounds | {INT_OR_STRING: True}
 
 
-def expand_int_or_string(node: Schema) -> Schema:
+def _expand_int_or_string(node: Schema) -> Schema:
     """Replace the type of int-or-string by the alternatives that clients expect."""
     if INT_OR_STRING not in node:
         return node
     return _drop_keys(node, "type") | {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 
-def const_to_enum(node: Schema) -> Schema:
+def _const_to_enum(node: Schema) -> Schema:
     """Replace a constant in the schema by an enumeration with one value."""
     return _drop_keys(node, "const") | {"enum": [node["const"]]} if "const" in node else node
 
 
-def convert_exclusive_bounds(node: Schema) -> Schema:
+def _convert_exclusive_bounds(node: Schema) -> Schema:
     """Replace an exclusive bound by the bound and a boolean, as in OpenAPI 3.0."""
     result = dict(node)
     for exclusive_key, bound_key in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -124,7 +124,7 @@ def convert_exclusive_bounds(node: Schema) -> Schema:
     return result
 
 
-def tuple_to_list(node: Schema) -> Schema:
+def _tuple_to_list(node: Schema) -> Schema:
     """Replace a tuple of equal members by a list. The schema already contains minItems and maxItems."""
     if "prefixItems" not in node:
         return node
@@ -134,7 +134,7 @@ def tuple_to_list(node: Schema) -> Schema:
     return _drop_keys(node, "prefixItems") | {"items": first_member}
 
 
-def keep_value_constraint(node: Schema) -> Schema:
+def _keep_value_constraint(node: Schema) -> Schema:
     """Keep only the constraint of the values of a map. CEL rules check the keys, and no object is closed."""
     pattern_schemas = node.get("patternProperties", {})
     value_schema = next(iter(pattern_schemas.values()), node.get("additionalProperties"))
@@ -142,12 +142,12 @@ def keep_value_constraint(node: Schema) -> Schema:
     return keywords | {"additionalProperties": value_schema} if isinstance(value_schema, dict) else keywords
 
 
-def set_list_type(node: Schema) -> Schema:
+def _set_list_type(node: Schema) -> Schema:
     """Make a list atomic if the list has no other list type. An apply then replaces the whole list."""
     return {LIST_TYPE: "atomic"} | node if node.get("type") == "array" else node
 
 
-def set_number_format(node: Schema) -> Schema:
+def _set_number_format(node: Schema) -> Schema:
     """Set the format of a number in the structural schema: int32 if the bounds allow it, otherwise int64 or double."""
     if node.get("type") == "number":
         return {"format": "double"} | node
@@ -156,7 +156,7 @@ def set_number_format(node: Schema) -> Schema:
     return {"format": "int32" if node.get("maximum", _INT32_MAX + 1) <= _INT32_MAX else "int64"} | node
 
 
-def set_object_default(node: Schema) -> Schema:
+def _set_object_default(node: Schema) -> Schema:
     """Set the default of an object to the defaults of its fields, which the API server checks CEL rules against.
 
     A default that is null, an empty list or an empty map is removed: an absent field means the same and keeps stored
@@ -177,8 +177,8 @@ def set_object_default(node: Schema) -> Schema:
     return node | {"default": field_defaults}
 
 
-def drop_operator_defaults(node: Schema) -> Schema:
-    """Remove the defaults that the operator fills in from the schema, after set_object_default() has read them."""
+def _drop_operator_defaults(node: Schema) -> Schema:
+    """Remove the defaults that the operator fills in from the schema, after _set_object_default() has read them."""
     if "properties" not in node:
         return node
     return node | {
@@ -186,7 +186,7 @@ def drop_operator_defaults(node: Schema) -> Schema:
     }
 
 
-def require_bound(node: Schema) -> Schema:
+def _require_bound(node: Schema) -> Schema:
     """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds.
 
     Blocks have no bound here, because CEL rules cannot read their fields. The operator limits their size (resource.py).
@@ -199,19 +199,19 @@ def require_bound(node: Schema) -> Schema:
 
 
 REWRITES: tuple[Callable[[Schema], Schema], ...] = (
-    drop_title,
-    unwrap_optional,
-    union_to_int_or_string,
-    expand_int_or_string,
-    const_to_enum,
-    convert_exclusive_bounds,
-    tuple_to_list,
-    keep_value_constraint,
-    set_list_type,
-    set_number_format,
-    set_object_default,
-    drop_operator_defaults,
-    require_bound,
+    _drop_title,
+    _unwrap_optional,
+    _union_to_int_or_string,
+    _expand_int_or_string,
+    _const_to_enum,
+    _convert_exclusive_bounds,
+    _tuple_to_list,
+    _keep_value_constraint,
+    _set_list_type,
+    _set_number_format,
+    _set_object_default,
+    _drop_operator_defaults,
+    _require_bound,
 )
 
 

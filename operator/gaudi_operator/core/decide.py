@@ -75,7 +75,7 @@ def decide(
 
 
 @dataclass(frozen=True)
-class JudgedGates:
+class _JudgedGates:
     """The gate writes, which a reconcile decides first, and the inputs of this decision.
 
     `pods` have the state that they will have after the gate writes. `stored` contains the revisions, newest first.
@@ -91,7 +91,7 @@ class JudgedGates:
     stored: tuple[Revision, ...]
 
 
-def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Observed) -> JudgedGates:
+def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Observed) -> _JudgedGates:
     """Judge the gates. Of the spec, the judgement reads only `readiness`, `replicas` and `rollout`."""
     previous_status, deadlines = read_status(observed.resource), Deadlines(observed.now)
     stored = stored_revisions(observed.revisions)
@@ -105,16 +105,16 @@ def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Obser
         spec_is_readable=inference.unreadable is None,
     )
     pods = pods_with_gates(pods, gates, observed.now)
-    return JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods, stored)
+    return _JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods, stored)
 
 
-def _gate_only_decision(judged: JudgedGates) -> Decision:
+def _gate_only_decision(judged: _JudgedGates) -> Decision:
     """Return a decision with only the gate writes and their events, because the policy is not checked yet."""
     events = reconcile_events(judged.previous_status, judged.previous_status, judged.gates, *_pods_in_status(judged))
     return Decision(tuple(judged.gates), judged.previous_status, events, judged.deadlines.requeue_after)
 
 
-def _pods_in_status(judged: JudgedGates) -> tuple[tuple[PodView, ...], int]:
+def _pods_in_status(judged: _JudgedGates) -> tuple[tuple[PodView, ...], int]:
     """Return (pods of the revision in the status, desired number), or ((), 0) if the spec is newer than the status."""
     previous_status = judged.previous_status
     if previous_status.observed_generation != judged.inference.identity.generation:
@@ -124,7 +124,7 @@ def _pods_in_status(judged: JudgedGates) -> tuple[tuple[PodView, ...], int]:
 
 
 def _decide_after_gates(
-    judged: JudgedGates, observed: Observed, defaults: InstallationDefaults, find_result: FindResult
+    judged: _JudgedGates, observed: Observed, defaults: InstallationDefaults, find_result: FindResult
 ) -> Decision:
     """Decide everything but the gates. Raises CheckPending."""
     previous_status, deadlines = judged.previous_status, judged.deadlines
@@ -156,7 +156,7 @@ def _plan_changes(state: State) -> list[Action]:
     return [*scaling.costs, *child_actions(state, scaling)]
 
 
-def _build_state(judged: JudgedGates, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
+def _build_state(judged: _JudgedGates, observed: Observed, defaults: InstallationDefaults) -> tuple[State, PodPolicy]:
     """Return the state before the rollout is planned, and the pod policy of the installation and the class."""
     previous_status, pods = judged.previous_status, judged.pods
     problem = _add_start_time(judged.platform.problem, previous_status, judged.deadlines)

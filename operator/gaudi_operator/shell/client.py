@@ -46,7 +46,7 @@ class ApiResponse(NamedTuple):
     retry_after: str | None = None
 
 
-class Transport(Protocol):
+class _Transport(Protocol):
     """The transport of the client, which sends requests to the API server."""
 
     async def send(
@@ -62,7 +62,7 @@ _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 class ClusterClient:
     """A client of the API server that uses the account of this process."""
 
-    def __init__(self, transport: Transport, count_request: CountRequest) -> None:
+    def __init__(self, transport: _Transport, count_request: CountRequest) -> None:
         """Create a client. `count_request` is called after every response."""
         self._transport = transport
         self._count_request = count_request
@@ -162,7 +162,7 @@ class Connection:
             method,
             f"{self.server_url}{path}",
             headers=headers,
-            data=None if body is None else encode_body(body),
+            data=None if body is None else _encode_body(body),
             timeout=aiohttp.ClientTimeout(total=seconds),
             server_hostname=self._configuration.tls_server_name or None,
         )
@@ -193,7 +193,7 @@ class Connection:
         return await handler(request)
 
 
-def encode_body(body: Mapping[str, Any]) -> bytes:
+def _encode_body(body: Mapping[str, Any]) -> bytes:
     """Encode the body of a request as JSON that is also valid YAML.
 
     Server-side apply reads the body as YAML, which does not support surrogate pairs.

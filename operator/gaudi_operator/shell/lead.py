@@ -42,7 +42,7 @@ The session receives lists, the first callback changed objects, and the last cal
 """
 
 
-class WorkRunner(Protocol):
+class _WorkRunner(Protocol):
     """A function that runs work where the rest of the process cannot delay the work."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
@@ -65,7 +65,7 @@ class LeaderDependencies:
     fetch: FetchReport
     clock: Clock = SYSTEM
     lease_cluster: ClusterClient | None = None
-    election_runner: WorkRunner = _run_inline
+    election_runner: _WorkRunner = _run_inline
 
 
 class Leader:

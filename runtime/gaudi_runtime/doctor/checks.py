@@ -70,7 +70,7 @@ def _lower_if_irrelevant(row: CheckResult, engines: frozenset[EngineName]) -> Ch
     return replace(row, state=CheckState.WARNING) if is_irrelevant else row
 
 
-def check_torch(image: ImageFacts) -> CheckResult:
+def _check_torch(image: ImageFacts) -> CheckResult:
     """Check that torch is installed and can be imported."""
     package = image.torch
     if not package.version:
@@ -82,7 +82,7 @@ def check_torch(image: ImageFacts) -> CheckResult:
     return CheckResult("torch", CheckState.OK, package.version)
 
 
-def check_compiler(image: ImageFacts) -> CheckResult:
+def _check_compiler(image: ImageFacts) -> CheckResult:
     """Check that the C++ compiler and the headers that Inductor needs are installed."""
     # A missing compiler is only a warning on a card, because the bridge has its own compiler.
     problem = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
@@ -93,7 +93,7 @@ def check_compiler(image: ImageFacts) -> CheckResult:
     return CheckResult("compiler", state, problem, advice, VLLM)
 
 
-def check_vllm(image: ImageFacts) -> CheckResult:
+def _check_vllm(image: ImageFacts) -> CheckResult:
     """Check that supported releases of vLLM and its plugin are installed and that the kernels can be imported."""
     package = image.vllm
     installed = _installed_releases(image)
@@ -115,7 +115,7 @@ def _installed_releases(image: ImageFacts) -> InstalledReleases:
     return InstalledReleases(image.vllm.version, image.plugin, uses_cards=bool(image.bridge))
 
 
-def check_bridge(image: ImageFacts) -> CheckResult:
+def _check_bridge(image: ImageFacts) -> CheckResult:
     """Check that Intel's Gaudi software, PyTorch and vLLM's plugin belong to the same release."""
     versions = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
     if bool(image.bridge) != bool(image.plugin):
@@ -141,7 +141,7 @@ def _matches_pair(pair: ReleasePair, image: ImageFacts) -> bool:
     return same_software and release_series(image.torch.version) in ("", release_series(pair.torch))
 
 
-def check_folders(image: ImageFacts) -> CheckResult:
+def _check_folders(image: ImageFacts) -> CheckResult:
     """Check that this user can write to the folders for compiled code, models and sockets."""
     # In a pod the root file system is read-only, so each of these folders needs a writable volume.
     if not image.read_only:
@@ -150,7 +150,7 @@ def check_folders(image: ImageFacts) -> CheckResult:
     return CheckResult("writable folders", CheckState.FAIL, f"read-only: {', '.join(image.read_only)}", advice, VLLM)
 
 
-def check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
+def _check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that there is a Gaudi card if the image is an image for cards."""
     cards = machine.cards
     if image.bridge and not cards:
@@ -161,7 +161,7 @@ def check_device(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     return CheckResult("device", CheckState.OK, f"{len(cards)} x HPU ({', '.join(sorted(set(cards)))})")
 
 
-def check_processor(machine: MachineFacts, image: ImageFacts) -> CheckResult:
+def _check_processor(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that vLLM has fast kernels for this processor."""
     # vLLM's kernels for x86 need AVX2. They are much faster with AVX-512.
     instructions = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
@@ -177,7 +177,7 @@ def check_processor(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     )
 
 
-def check_cores(machine: MachineFacts, _: ImageFacts) -> CheckResult:
+def _check_cores(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check how many processor cores this process may use."""
     # vLLM reserves one core for its own work and computes on the other cores.
     if machine.cores >= 2:
@@ -186,7 +186,7 @@ def check_cores(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     return CheckResult("cores", CheckState.WARNING, str(machine.cores), advice)
 
 
-def check_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
+def _check_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check how much memory this process may use before it is killed."""
     if machine.memory >= VLLM_MEMORY:
         return CheckResult("memory", CheckState.OK, format_bytes(machine.memory))
@@ -196,7 +196,7 @@ def check_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     return CheckResult("memory", CheckState.FAIL, format_bytes(machine.memory), advice, VLLM)
 
 
-def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
+def _check_shared_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check the size of the shared memory that vLLM's processes use for communication."""
     if machine.shared_memory >= VLLM_SHARED_MEMORY:
         return CheckResult("shared memory", CheckState.OK, format_bytes(machine.shared_memory))
@@ -207,7 +207,7 @@ def check_shared_memory(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     return CheckResult("shared memory", CheckState.FAIL, format_bytes(machine.shared_memory), advice, VLLM)
 
 
-def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult:
+def _check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check how much memory this process may lock."""
     # The driver locks host memory for transfers between the host and the card.
     limit = machine.locked_memory
@@ -224,7 +224,7 @@ def check_locked_memory(machine: MachineFacts, image: ImageFacts) -> CheckResult
     )
 
 
-def check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
+def _check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     """Check that the kernel driver and the image belong to the same release of the Gaudi software."""
     driver = machine.gaudi.driver
     if not image.bridge:
@@ -258,7 +258,7 @@ def check_driver(machine: MachineFacts, image: ImageFacts) -> CheckResult:
     )
 
 
-def check_ports(machine: MachineFacts, _: ImageFacts) -> CheckResult:
+def _check_ports(machine: MachineFacts, _: ImageFacts) -> CheckResult:
     """Check that the network ports between the cards are up."""
     cards = [card for card in machine.gaudi.cards if card.ports]
     port_count, faulty_cards = sum(len(card.ports) for card in cards), [card for card in cards if card.ports_down]
@@ -275,14 +275,14 @@ def _release_numbers(release: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", release)[:3])
 
 
-IMAGE_CHECKS = (check_torch, check_compiler, check_vllm, check_bridge, check_folders)
+IMAGE_CHECKS = (_check_torch, _check_compiler, _check_vllm, _check_bridge, _check_folders)
 MACHINE_CHECKS = (
-    check_device,
-    check_driver,
-    check_ports,
-    check_processor,
-    check_cores,
-    check_memory,
-    check_shared_memory,
-    check_locked_memory,
+    _check_device,
+    _check_driver,
+    _check_ports,
+    _check_processor,
+    _check_cores,
+    _check_memory,
+    _check_shared_memory,
+    _check_locked_memory,
 )

@@ -19,11 +19,11 @@ def run_doctor(chosen: Collection[EngineName], *, as_json: bool, image_only: boo
     facts = collect_facts(chosen, image_only=image_only)
     engines = frozenset(chosen) or installed_engines(facts.image)
     rows = run_checks(facts, engines)
-    typer.echo(render_json(rows, engines) if as_json else render_table(rows, engines))
+    typer.echo(_render_json(rows, engines) if as_json else _render_table(rows, engines))
     return 0 if is_healthy(rows) else 1
 
 
-def render_table(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
+def _render_table(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
     """Return the rows of the doctor as a table with advice, followed by the overall result."""
     lines = []
     for row in rows:
@@ -33,7 +33,7 @@ def render_table(rows: Sequence[CheckResult], engines: frozenset[EngineName]) ->
     return "\n".join([*lines, f"Engine {', '.join(sorted(engines))}: {verdict}"])
 
 
-def render_json(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
+def _render_json(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
     """Return the doctor's result as JSON: `healthy`, `engines`, and `rows` with state, found, advice and neededBy."""
     json_rows = []
     for row in rows:

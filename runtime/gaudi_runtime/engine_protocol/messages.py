@@ -49,7 +49,7 @@ class LeaderMessage(WireModel):
     refused: str | None = None
 
 
-class Failure(WireModel):
+class _Failure(WireModel):
     """The failure of a command on a rank. `reason` is a reason code from errors.py or a key of CAPTURE_ERRORS."""
 
     reason: str
@@ -68,7 +68,7 @@ class Update(WireModel):
     stopping: bool = False
     done: Verb | None = None
     answer: Any = None
-    failure: Failure | None = None
+    failure: _Failure | None = None
 
 
 def encode_message(message: WireModel) -> bytes:
@@ -81,12 +81,12 @@ def config_digest(config: RuntimeConfig) -> str:
     return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
-def failure_from_error(error: Exception) -> Failure:
+def failure_from_error(error: Exception) -> _Failure:
     """Return an error as the failure in a message. The text of an error without a reason starts with its type."""
     name = type(error).__name__
     reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)
     message = str(error) if reason else f"{name}: {error}"
-    return Failure(reason=reason or "Crashed", message=message[:1024])
+    return _Failure(reason=reason or "Crashed", message=message[:1024])
 
 
 def raise_first_failure(updates: Mapping[int, Update]) -> None:

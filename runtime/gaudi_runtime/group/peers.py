@@ -149,7 +149,7 @@ class Peers:
     def start(self, progress: Progress) -> LeaderEndpoint:
         """Wait for all ranks and send them the command to start, without waiting for the result. Thread-safe."""
         self.wait_for_ranks(progress)
-        endpoint = LeaderEndpoint(self.address(), free_port())
+        endpoint = LeaderEndpoint(self.address(), _free_port())
         self._start_answers = self.send_command(Verb.LOAD, *endpoint)
         return endpoint
 
@@ -299,7 +299,7 @@ def _peer_host(writer: asyncio.StreamWriter) -> str:
     return str(writer.get_extra_info("peername")[0])
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a free port for connections of peers. Another process may still take the port before it is used."""
     with socket.create_server(("", 0)) as probe:
         return int(probe.getsockname()[1])

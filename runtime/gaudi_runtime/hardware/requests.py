@@ -76,7 +76,7 @@ def _make_prompt(number: int, length: int) -> Prompt:
 
 
 @dataclass
-class RequestTally:
+class _RequestTally:
     """The results of all requests of a hardware trial. Times are in seconds."""
 
     answered_count: int = 0
@@ -123,9 +123,9 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def send_rounds(self, url: str, prompts: Sequence[Prompt], levels: Iterable[int]) -> RequestTally:
+    async def send_rounds(self, url: str, prompts: Sequence[Prompt], levels: Iterable[int]) -> _RequestTally:
         """Send all prompts with each number of concurrent requests, and each kind of sampling in turn."""
-        tally, samplings = RequestTally(), cycle(self._samplings)
+        tally, samplings = _RequestTally(), cycle(self._samplings)
         for level in levels:
             count = max(len(prompts), len(self._samplings))
             for start in range(0, count, level):
@@ -139,7 +139,7 @@ class Client:
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
 
-    async def stream_completion(self, url: str, prompt: Prompt, sampling: Sampling, tally: RequestTally) -> None:
+    async def stream_completion(self, url: str, prompt: Prompt, sampling: Sampling, tally: _RequestTally) -> None:
         """Request a streamed completion and add its result to `tally`."""
         start_time, first_token_seconds, tokens, done = time.monotonic(), 0.0, 0, False
         try:

@@ -38,7 +38,7 @@ Notify = Callable[[str], None]
 """Called with a text about each step."""
 
 
-def collect_doctor_facts(engine: EngineName) -> Facts:
+def _collect_doctor_facts(engine: EngineName) -> Facts:
     """Collect the facts for the doctor's checks in a hardware trial."""
     return collect_facts((engine,), image_only=False)
 
@@ -47,7 +47,7 @@ async def try_machine(
     config: RuntimeConfig,
     folder: Path,
     notify: Notify,
-    collect_facts: CollectFacts = collect_doctor_facts,
+    collect_facts: CollectFacts = _collect_doctor_facts,
     settle_seconds: float = SETTLED_SECONDS,
 ) -> HardwareReport:
     """Test this machine with a configuration and return the report with its proofs.

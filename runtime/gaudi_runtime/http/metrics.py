@@ -68,7 +68,7 @@ class RequestMetrics:
         return RequestCounts(running=self._running, answered=self._answered, failed=self._failed)
 
 
-class RuntimeCollector(Collector):
+class _RuntimeCollector(Collector):
     """A collector that reads the report and the engine at scrape time, so that no figure is stored twice."""
 
     def __init__(self, sources: MetricSources) -> None:
@@ -90,7 +90,7 @@ class RuntimeCollector(Collector):
 def new_registry(sources: MetricSources) -> CollectorRegistry:
     """Return a registry with the metrics of the runtime and of its process."""
     registry = CollectorRegistry()
-    registry.register(RuntimeCollector(sources))
+    registry.register(_RuntimeCollector(sources))
     ProcessCollector(registry=registry)
     return registry
 

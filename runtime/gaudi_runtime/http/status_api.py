@@ -45,7 +45,7 @@ PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 TRAFFIC_HEAD = "# Shapes since this instance began to serve: phase, batch size, query tokens, KV blocks, batches\n"
 
 
-class WarmupQuery(BaseModel):
+class _WarmupQuery(BaseModel):
     """A long-poll of the status port. It waits up to `wait` seconds for a report with a sequence above `after`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -71,7 +71,7 @@ class StatusPort:
     async def warmup(self, request: Request) -> Response:
         """Answer with the report, immediately or after the next change."""
         try:
-            poll = WarmupQuery.model_validate(dict(request.query_params))
+            poll = _WarmupQuery.model_validate(dict(request.query_params))
             report = await cancel_on_disconnect(request, self._board.wait_for_update(poll.after, poll.wait))
         except ValidationError as error:
             details = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())

@@ -75,10 +75,10 @@ def why_attention_impossible(
 ) -> str | None:
     """Return why the attention kernel cannot run the plan's prompt buckets, without a full stop; else None."""
     bucket = largest_unindexable(prompt_buckets, config.limits.block_size, attention)
-    return why_not_indexable(bucket, config, attention, field_prefix) if attention and bucket else None
+    return _why_not_indexable(bucket, config, attention, field_prefix) if attention and bucket else None
 
 
-def why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, field_prefix: str = "") -> str:
+def _why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, field_prefix: str = "") -> str:
     """Return why the attention kernel cannot index a bucket, and which settings help, without a full stop.
 
     `field_prefix` is the prefix of field names, for example "spec." for a GaudiInference.

@@ -119,9 +119,9 @@ def setting_error(name: str, value: str) -> str | None:
     """Return the error of one entry of engine.settings; None if it is valid."""
     knob = knobs().get(name)
     if knob is None:
-        return unknown_name_error(name)
+        return _unknown_name_error(name)
     if knob.home is not KnobHome.SETTINGS:
-        return why_not_settable(knob)
+        return _why_not_settable(knob)
     try:
         to_engine_value(knob, value)
     except ValueError as error:
@@ -130,7 +130,7 @@ def setting_error(name: str, value: str) -> str | None:
     return None
 
 
-def why_not_settable(knob: Knob) -> str:
+def _why_not_settable(knob: Knob) -> str:
     """Return why a knob cannot be set in engine.settings: a field owns it, or users must not set it."""
     if knob.home is KnobHome.FIELD:
         owner_fields = " and ".join(f"spec.{path}" for path in knob.use)
@@ -219,7 +219,9 @@ def _argument_error(argument: str) -> str | None:
 
 def _placement_error(knob: Knob) -> str:
     return (
-        f"{knob.name} must be set in spec.engine.settings" if knob.home is KnobHome.SETTINGS else why_not_settable(knob)
+        f"{knob.name} must be set in spec.engine.settings"
+        if knob.home is KnobHome.SETTINGS
+        else _why_not_settable(knob)
     )
 
 
@@ -239,7 +241,7 @@ MOST_NAMED = 3
 LIKENESS = 0.7
 
 
-def unknown_name_error(name: str) -> str:
+def _unknown_name_error(name: str) -> str:
     """Return the error for an unknown knob, with the most similar names."""
     return (
         f"{safe_excerpt(name)} is not a knob of the engine, and {_suggest_names(name)} (the page Knobs lists all names)"

@@ -204,11 +204,11 @@ def to_engine_value(knob: Knob, value: str) -> str:
     """Convert a user's value of a knob to the word that the engine reads. Raises ValueError for an invalid value."""
     word = _READ[knob.type](knob, value)
     if word is None:
-        raise ValueError(describe_valid_values(knob))
+        raise ValueError(_describe_valid_values(knob))
     return word
 
 
-def describe_valid_values(knob: Knob) -> str:
+def _describe_valid_values(knob: Knob) -> str:
     """Return a description of the valid values of a knob, by its type and range."""
     match knob.type:
         case KnobType.BOOL:

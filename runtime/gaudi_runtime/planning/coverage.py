@@ -26,7 +26,7 @@ Stairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class _Level:
     """A level of bucket coverage: batch sizes from `low` to `high` that the same buckets hold.
 
     `stairs` is the staircase of these buckets.
@@ -42,7 +42,7 @@ class Level:
         return index > 0 and self.stairs[index - 1][1] >= blocks
 
 
-def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[Level]:
+def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[_Level]:
     """Yield the levels of bucket coverage, from `max_sequences` sequences down to 1.
 
     If no bucket of the plan holds `max_sequences` sequences, the first level has no buckets.
@@ -52,14 +52,14 @@ def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[L
     low_sizes = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
     if low_sizes[-1] <= max_sequences:
-        yield Level(low_sizes[-1], max_sequences, stairs)
+        yield _Level(low_sizes[-1], max_sequences, stairs)
     for low, (size, row) in zip(low_sizes[-2::-1], reversed(rows), strict=True):
         stairs = _merge_stairs(row, stairs)
         if low <= max_sequences:
-            yield Level(low, min(size, max_sequences), stairs)
+            yield _Level(low, min(size, max_sequences), stairs)
 
 
-def count_steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
+def count_steps_up_to(most_steps: int, levels: Iterable[_Level]) -> int:
     """Count the steps of all levels of a coverage. Counting stops above `most_steps`.
 
     The work of a search over the levels is proportional to the number of steps.
@@ -81,12 +81,12 @@ def _merge_stairs(row: Sequence[Bucket], larger: Stairs) -> Stairs:
     return tuple(stairs)
 
 
-def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
+def _inner_corners(levels: Iterable[_Level]) -> Iterator[tuple[_Level, Iterator[Bucket]]]:
     """Yield each level of a coverage with the smallest uncovered shapes of this level.
 
     If one dimension of such a shape is smaller by one, a bucket covers it. `levels` come from coverage_levels().
     """
-    level_above: Level | None = None
+    level_above: _Level | None = None
     for level in levels:
         if level_above is not None:
             yield level_above, _level_corners(level_above, level)
@@ -95,7 +95,7 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
         yield level_above, _level_corners(level_above, None)
 
 
-def _level_corners(level: Level, level_below: Level | None) -> Iterator[Bucket]:
+def _level_corners(level: _Level, level_below: _Level | None) -> Iterator[Bucket]:
     """Yield each smallest uncovered shape of this level that the level below covers with one sequence fewer."""
     query_lens = (*(query_len + 1 for query_len, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
@@ -141,7 +141,7 @@ class PhaseCoverage:
         )
 
 
-class GapStarts:
+class _GapStarts:
     """A counter of the shapes at which gaps begin. It stores the smallest MAX_GAPS of these shapes."""
 
     def __init__(self) -> None:
@@ -170,9 +170,9 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     `buckets` are in plan order. Each prompt is counted as a batch of one, because an engine puts several prompts into
     one batch only if a bucket holds them.
     """
-    gap_starts = GapStarts()
+    gap_starts = _GapStarts()
     # There is only one level, because a bucket of any batch size holds a single prompt.
-    [(level, corners)] = inner_corners(coverage_levels(buckets, 1))
+    [(level, corners)] = _inner_corners(coverage_levels(buckets, 1))
     for corner in corners:
         if _is_admissible_prompt(corner, limits):
             gap_starts.add(corner)
@@ -228,7 +228,7 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     if limits.contiguous_paged_attention:
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shape_count = missing_count = 0
-    gap_starts = GapStarts()
+    gap_starts = _GapStarts()
     # Each staircase has one step, because each query has one token. So one pass handles all levels.
     for level in reversed(list(coverage_levels(buckets, limits.max_num_seqs))):
         covered_blocks = level.stairs[0][1] if level.stairs else 0

@@ -70,7 +70,7 @@ def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, wa
     for bucket_filter, phase in ((prompt_filter, BucketPhase.PROMPT), (decode_filter, BucketPhase.DECODE)):
         for bucket in buckets[phase]:
             bucket_filter.keep(_round_query_up(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
-    return plan_from_filters(prompt_filter, decode_filter, [*warnings, *optimal_warnings])
+    return _plan_from_filters(prompt_filter, decode_filter, [*warnings, *optimal_warnings])
 
 
 def _round_query_up(bucket: Bucket, step: int) -> Bucket:
@@ -79,7 +79,7 @@ def _round_query_up(bucket: Bucket, step: int) -> Bucket:
 
 def violated_prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> DropRule | None:
     """Return the planner's rule that forbids a prompt bucket, or None if the bucket is allowed."""
-    rule = violated_query_rule(limits, batch_size, query_len)
+    rule = _violated_query_rule(limits, batch_size, query_len)
     if rule is not None:
         return rule
     if num_blocks > most_context_blocks(limits):
@@ -87,7 +87,7 @@ def violated_prompt_rule(limits: Limits, batch_size: int, query_len: int, num_bl
     return DropRule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
 
 
-def violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> DropRule | None:
+def _violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> DropRule | None:
     """Return the rule that forbids prompt buckets of this query for every context, or None if no rule does."""
     if not limits.steps_by_tokens and query_len > limits.max_model_len:
         return DropRule.QUERY_TOO_LONG
@@ -188,18 +188,18 @@ def plan_of_ranges(
     values = plan_values(policy, limits, blocks)
     _filter_prompt_ranges(prompt_filter, values, limits, policy.prompt.context.max)
     _filter_decode_ranges(decode_filter, values, limits)
-    return plan_from_filters(prompt_filter, decode_filter, warnings)
+    return _plan_from_filters(prompt_filter, decode_filter, warnings)
 
 
 def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
     """Plan the buckets of a bucket file, with warnings about dropped buckets. Raises PlanImpossible."""
     prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
-    plan = plan_from_filters(prompt, decode, [*warnings, *_filter_file(prompt, decode, text, limits)])
+    plan = _plan_from_filters(prompt, decode, [*warnings, *_filter_file(prompt, decode, text, limits)])
     _check_step_count(plan, limits)
     return plan
 
 
-def plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequence[str] = ()) -> BucketPlan:
+def _plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequence[str] = ()) -> BucketPlan:
     """Make a plan from the buckets of both filters. Raises PlanImpossible if a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
@@ -223,7 +223,7 @@ def _filter_prompt_ranges(
                 # previous query.
                 contexts = _fit_context(contexts, query_len, limits, context_cap)
             previous_query = query_len
-            rule = violated_query_rule(limits, batch_size, query_len)
+            rule = _violated_query_rule(limits, batch_size, query_len)
             # Count all contexts with one call, because this rule may drop millions of combinations.
             if rule:
                 bucket_filter.drop(rule, len(contexts))

@@ -50,7 +50,7 @@ class Dimensions(Generic[T]):
     decode_blocks: T
 
 
-def ceil_log2(value: int) -> int:
+def _ceil_log2(value: int) -> int:
     """Return the exponent of the smallest power of two that is >= value (value >= 1)."""
     return (value - 1).bit_length()
 
@@ -65,13 +65,13 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
     useful_blocks = math.ceil(limits.max_model_len / block) * seqs
     max_blocks = useful_blocks if not (bounded or limits.contiguous_paged_attention) else min(useful_blocks, bound)
     # If a range exceeds the bound, the public planner adds values, so that the distance between values stays the same.
-    extra_values = ceil_log2(math.ceil(max_blocks / bound)) + 1 if max_blocks > bound else 0
+    extra_values = _ceil_log2(math.ceil(max_blocks / bound)) + 1 if max_blocks > bound else 0
     return Dimensions(
-        prompt_batch=Range(1, 2, prefills, ceil_log2(prefills) + 1),
-        prompt_query=Range(block, block, tokens, ceil_log2(tokens)),
-        prompt_context=Range(0, 1, max_context, 2 if max_context == 1 else ceil_log2(max_context) + 1),
-        decode_batch=Range(1, 2, seqs, ceil_log2(seqs) + 1),
-        decode_blocks=Range(1, seqs, max_blocks, ceil_log2(max_blocks) + 1 + extra_values),
+        prompt_batch=Range(1, 2, prefills, _ceil_log2(prefills) + 1),
+        prompt_query=Range(block, block, tokens, _ceil_log2(tokens)),
+        prompt_context=Range(0, 1, max_context, 2 if max_context == 1 else _ceil_log2(max_context) + 1),
+        decode_batch=Range(1, 2, seqs, _ceil_log2(seqs) + 1),
+        decode_blocks=Range(1, seqs, max_blocks, _ceil_log2(max_blocks) + 1 + extra_values),
     )
 
 
@@ -164,7 +164,7 @@ def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> lis
         return [maximum]
     # If the minimum is 0 or 1, the progression starts at the step, and the minimum is added separately.
     small_values = {minimum} if minimum <= 1 else set()
-    points = geometric_points(step if small_values else minimum, maximum, limit)
+    points = _geometric_points(step if small_values else minimum, maximum, limit)
     values = {next_multiple(point, step) for point in points}
     if max(values) > maximum:
         values = (values - {max(values)}) | {maximum}
@@ -197,7 +197,7 @@ def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pa
     return values if values[-1] == maximum else [*values, maximum]
 
 
-def geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
+def _geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
     """Return `limit` points from minimum to maximum in geometric progression."""
     # The exponent is a product of `i`. A division of `i` by (limit - 1) rounds differently and moves points that are
     # exact multiples.

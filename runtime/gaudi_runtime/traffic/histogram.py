@@ -73,7 +73,7 @@ def _format_merged(traffic: Traffic, max_shapes: int) -> str:
     for phase in BucketPhase:
         weights = traffic.shapes_of(phase)
         for (batch_size, query_len, blocks), weight in sorted(
-            cap_sizes(merge_shapes(weights, max_shapes)[0], largest_sizes(weights)).items()
+            cap_sizes(merge_shapes(weights, max_shapes)[0], _largest_sizes(weights)).items()
         ):
             lines.append(f"{phase} {batch_size} {query_len} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
     return "".join(lines)
@@ -125,7 +125,7 @@ def merge_shapes(weights: Weights, max_shapes: int, digits: int = MOST_DIGITS) -
     return merged, digits
 
 
-def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
+def _largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
     """Return the largest size in each dimension of a histogram's shapes, or 0 if there are no shapes."""
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 

@@ -162,7 +162,7 @@ class CaptureStep:
     position: int
 
 
-class LeftOut(NamedTuple):
+class _LeftOut(NamedTuple):
     """The reason and the cause why a bucket has no graph."""
 
     reason: str
@@ -181,8 +181,8 @@ class PhaseBudget:
         self.remaining_bytes = share
         self.graph_bytes = 0
         self.captured: list[Bucket] = []
-        self.left_out: dict[Bucket, LeftOut] = {}
-        self.refused: dict[Bucket, LeftOut] = {}
+        self.left_out: dict[Bucket, _LeftOut] = {}
+        self.refused: dict[Bucket, _LeftOut] = {}
         self.ended = False
         self._queue = deque(queue)
         self._planned_count = len(queue)
@@ -245,7 +245,7 @@ class PhaseBudget:
     def record_refused(self, reason: str, cause: SkipCause) -> None:
         """Record that the engine makes no graph of the current step's shape."""
         # The second pass does not retry this shape, because a larger share of memory would not change the result.
-        self.refused[self._pop()] = LeftOut(reason, cause)
+        self.refused[self._pop()] = _LeftOut(reason, cause)
 
     def skip_all_except(self, buckets: Collection[Bucket], reason: str, cause: SkipCause) -> None:
         """Leave out all buckets that were not tried yet, except `buckets`."""
@@ -267,7 +267,7 @@ class PhaseBudget:
         return self._weigh(bucket) * self.graph_bytes // self._captured_weight if self._captured_weight else 0
 
     def _skip_first(self, reason: str, cause: SkipCause) -> None:
-        self.left_out[self._pop()] = LeftOut(reason, cause)
+        self.left_out[self._pop()] = _LeftOut(reason, cause)
 
     def _pop(self) -> Bucket:
         bucket = self._queue.popleft()

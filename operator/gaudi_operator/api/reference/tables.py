@@ -32,10 +32,10 @@ class FieldRow:
     @property
     def type(self) -> KubernetesType | None:
         """The Kubernetes type of the field or of the entries of its list."""
-        return find_kubernetes_type(entry_schema(self.schema))
+        return find_kubernetes_type(_entry_schema(self.schema))
 
 
-def entry_schema(schema: Schema) -> Schema:
+def _entry_schema(schema: Schema) -> Schema:
     """Return the schema of the entries of a list, or the schema itself."""
     return schema["items"] if schema.get("type") == "array" else schema
 
@@ -51,7 +51,7 @@ def nested_fields(schema: Schema, prefix: str = "", *, expand_types: bool = True
 
     Without `expand_types`, the members of Kubernetes types are omitted.
     """
-    entry = entry_schema(schema)
+    entry = _entry_schema(schema)
     prefix += "[]." if entry is not schema else "." if prefix else ""
     for name, child in entry.get("properties", {}).items():
         row = FieldRow(prefix + name, child, name in entry.get("required", []))

@@ -76,7 +76,7 @@ class SelectedCluster:
     cluster: "Cluster"
 
 
-def select_resource(
+def _select_resource(
     name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
 ) -> SelectedResource:
     """Return the resource that NAME and the options of a `kubectl gaudi` command select.
@@ -84,10 +84,10 @@ def select_resource(
     Raises CommandError if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no cluster is
     configured.
     """
-    return SelectedResource(parse_resource_name(name), select_cluster(namespace, context, kubeconfig).cluster)
+    return SelectedResource(parse_resource_name(name), _select_cluster(namespace, context, kubeconfig).cluster)
 
 
-def select_cluster(
+def _select_cluster(
     namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
 ) -> SelectedCluster:
     """Return the cluster that the options of a `kubectl gaudi` command select.
@@ -123,7 +123,7 @@ def report_errors() -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-with_resource = with_options_of(select_resource, report_errors)
-"""A decorator that replaces the first parameter of a command by the parameters of select_resource()."""
-with_cluster = with_options_of(select_cluster, report_errors)
-"""A decorator that replaces the first parameter of a command by the parameters of select_cluster()."""
+with_resource = with_options_of(_select_resource, report_errors)
+"""A decorator that replaces the first parameter of a command by the parameters of _select_resource()."""
+with_cluster = with_options_of(_select_cluster, report_errors)
+"""A decorator that replaces the first parameter of a command by the parameters of _select_cluster()."""

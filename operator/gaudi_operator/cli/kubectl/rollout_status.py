@@ -121,19 +121,19 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
-class BooleanText(StrEnum):
+class _BooleanText(StrEnum):
     """The values of the option --watch of `kubectl gaudi rollout status`, for example --watch=false."""
 
     TRUE = "true"
     FALSE = "false"
 
 
-Watch = Annotated[BooleanText, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
+Watch = Annotated[_BooleanText, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
 Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits without a limit.")]
 
 
 @with_resource
-def rollout_status(selection: SelectedResource, watch: Watch = BooleanText.TRUE, timeout: Timeout = "0s") -> None:
+def rollout_status(selection: SelectedResource, watch: Watch = _BooleanText.TRUE, timeout: Timeout = "0s") -> None:
     """Show the status of a rollout. The exit code is 1 if the rollout failed, was rolled back or timed out.
 
     The exit code is 0 after a complete rollout and, with --watch=false, also while the rollout is in progress.
@@ -143,7 +143,7 @@ def rollout_status(selection: SelectedResource, watch: Watch = BooleanText.TRUE,
     timeout_seconds = parse_duration(timeout)
     manifests = (
         _watch_resource(selection, timeout_seconds)
-        if watch is BooleanText.TRUE
+        if watch is _BooleanText.TRUE
         else iter([selection.cluster.fetch_inference(selection.name)])
     )
     with RolloutProgressBar(Console()) as progress_bar:
@@ -154,7 +154,7 @@ def rollout_status(selection: SelectedResource, watch: Watch = BooleanText.TRUE,
             progress_bar.show(summary)
             if summary.outcome is RolloutOutcome.DONE:
                 return
-    if watch is BooleanText.TRUE:
+    if watch is _BooleanText.TRUE:
         raise CommandError(f"timed out after {timeout}: {summary.sentence}")
 
 

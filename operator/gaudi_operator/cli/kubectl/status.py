@@ -40,7 +40,7 @@ LeaseOption = Annotated[
 
 
 @dataclass(frozen=True)
-class StatusView:
+class _StatusView:
     """The content of `kubectl gaudi status`: heading lines, pods, and the explanation with the next commands."""
 
     heading: tuple[str, ...]
@@ -48,7 +48,7 @@ class StatusView:
     explanation: Explanation
 
 
-def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> StatusView:
+def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> _StatusView:
     """Return the content of `kubectl gaudi status` at the time `now`."""
     status = read_status(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
@@ -58,7 +58,7 @@ def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> 
     ready_note = f"{status.ready_replicas}/{resource['spec'].get('replicas', 1)} ready"
     parts = (name, ready_note, engine_note, _remaining_warmup(status, now), change_note)
     first_line = make_one_line("  ".join(part for part in parts if part))
-    return StatusView((first_line, f"{explanation.reason}: {explanation.sentence}"), status.pods, explanation)
+    return _StatusView((first_line, f"{explanation.reason}: {explanation.sentence}"), status.pods, explanation)
 
 
 def _remaining_warmup(status: GaudiInferenceStatus, now: datetime) -> str:
@@ -166,7 +166,7 @@ def status(
             console.print(status_output(changed_view), "")
 
 
-def _watch_views(selection: SelectedResource, lease: str) -> Iterator[StatusView]:
+def _watch_views(selection: SelectedResource, lease: str) -> Iterator[_StatusView]:
     """Yield the content now and after every change, without an end. Raises ConfigError if the resource is deleted."""
     last_view = None
     while True:
@@ -183,7 +183,7 @@ def _watch_views(selection: SelectedResource, lease: str) -> Iterator[StatusView
                 yield view
 
 
-def status_output(view: StatusView) -> "RenderableType":
+def status_output(view: _StatusView) -> "RenderableType":
     """Return the output of `kubectl gaudi status`: the heading, a table of the pods, the evidence and the commands."""
     from rich.console import Group
     from rich.text import Text

@@ -43,8 +43,8 @@ def forecast_deployment(document: PlanDocument, card: str | None, model: str | N
 
     `card` and `model` override the card and model of the document. Raises ConfigError.
     """
-    inputs, thresholds = forecast_inputs_of(document), _required_thresholds(document)
-    shape, selected_card = select_model_shape(document, model), select_card(document, card)
+    inputs, thresholds = _forecast_inputs_of(document), _required_thresholds(document)
+    shape, selected_card = _select_model_shape(document, model), _select_card(document, card)
     result = forecast(inputs, shape, selected_card)
     return DeploymentForecast(
         forecast=result,
@@ -99,7 +99,7 @@ def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | 
     return Problem("ThresholdsUnreachable", reason) if reason else None
 
 
-def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
+def _forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
     return replace(inputs_from_config(document.config), kv_blocks=document.kv_blocks)
 
@@ -111,7 +111,7 @@ def _required_thresholds(document: PlanDocument) -> Thresholds:
     return Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
-def select_model_shape(document: PlanDocument, model: str | None) -> ModelShape | None:
+def _select_model_shape(document: PlanDocument, model: str | None) -> ModelShape | None:
     """Return the shape of the model to forecast: `model`, or else the document's model; None if unknown."""
     if model is not None:
         return _load_model_shape(model)
@@ -141,7 +141,7 @@ def _load_model_shape(model: str) -> ModelShape:
         ) from error
 
 
-def select_card(document: PlanDocument, card: str | None) -> Card:
+def _select_card(document: PlanDocument, card: str | None) -> Card:
     """Return the card for the forecast of a deployment: `card`, or else the document's card.
 
     Raises ConfigError if the card is unknown.

@@ -150,7 +150,7 @@ def _print_forecast(deployment: DeploymentForecast, sources: bool, comparison: "
     cited_sources = _print_figures(console, deployment, sources)
     if plan := deployment.measured_plan:
         figures = ", ".join(
-            f"{name} {format_amount(value, unit)}" for name, unit, value in deployment.measured_figures()
+            f"{name} {_format_amount(value, unit)}" for name, unit, value in deployment.measured_figures()
         )
         print_line(f"{plan.basis.value.lower()} with this spec by {make_one_line(plan.source or 'a pod')}: {figures}")
     for phase in (forecast.prompt, forecast.decode):
@@ -181,7 +181,7 @@ def _print_figures(console: "Console", deployment: DeploymentForecast, sources: 
     rows = (
         (
             name,
-            format_amount(figure.value, unit),
+            _format_amount(figure.value, unit),
             _format_range(figure, unit),
             figure.confidence,
             *([f"\\[{cited_sources.index(figure.source) + 1}]"] if sources else []),
@@ -196,10 +196,10 @@ def _print_figures(console: "Console", deployment: DeploymentForecast, sources: 
 def _format_range(figure: Figure, unit: str) -> str:
     if figure.least == figure.most:
         return ""
-    return f"{format_amount(figure.least, unit)} to {format_amount(figure.most, unit)}"
+    return f"{_format_amount(figure.least, unit)} to {_format_amount(figure.most, unit)}"
 
 
-def format_amount(value: float, unit: str) -> str:
+def _format_amount(value: float, unit: str) -> str:
     """Format a figure of a forecast with its unit: bytes in GiB or MiB, long times in minutes."""
     if unit == "blocks":
         return f"{int(value):,}"

@@ -89,7 +89,7 @@ def learn_plan(
     if sum(limit is not None for limit in budgets) > 1:
         raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
     # Without a budget, the budget of the document stays.
-    policy = learned_policy(document.policy, traffic, budget if budget != OptimalSettings() else None)
+    policy = _learned_policy(document.policy, traffic, budget if budget != OptimalSettings() else None)
     plan = make_plan(policy, document.limits, document.blocks)
     cost = typical_cost(document.limits.block_size)
     return LearnedPlan(
@@ -100,7 +100,7 @@ def learn_plan(
     )
 
 
-def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
+def _learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
     """Return `policy` with strategy `Optimal` and this traffic, within `budget` if it is set.
 
     Raises ConfigError if the traffic is too long for a policy.

@@ -26,7 +26,7 @@ from gaudi_runtime.traffic.histogram import Traffic, parse_traffic
 
 
 @dataclass(frozen=True)
-class ExpectedTraffic:
+class _ExpectedTraffic:
     """The traffic for which the figures of plans are computed: batches, their cost, and a sentence about the source."""
 
     traffic: Traffic
@@ -34,18 +34,18 @@ class ExpectedTraffic:
     source: str
 
 
-def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> ExpectedTraffic:
+def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> _ExpectedTraffic:
     """Return the traffic for which padding is computed: the traffic in the policy, or else a uniform prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
         # Ignore a traffic text that cannot be parsed. The strategy Optimal reports the invalid line.
         with suppress(PlanImpossible):
             traffic = parse_traffic(policy.optimal.traffic)
-            return ExpectedTraffic(
+            return _ExpectedTraffic(
                 traffic, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
             )
     phases = (sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
-    return ExpectedTraffic(
+    return _ExpectedTraffic(
         Traffic(*phases), cost, "padding is computed for a uniform prior, because no traffic is given"
     )
 
@@ -92,7 +92,7 @@ def _covered_share(phase_coverage: PhaseCoverage) -> float:
 
 
 def figures_of(
-    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: ExpectedTraffic, *, bytes_unknown: bool = False
+    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: _ExpectedTraffic, *, bytes_unknown: bool = False
 ) -> PlanFigures:
     """Return the figures of one plan for the expected traffic.
 

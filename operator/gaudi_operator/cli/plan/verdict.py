@@ -121,7 +121,7 @@ class DeploymentForecast:
     @property
     def reasons(self) -> tuple[str, ...]:
         """The reasons for a verdict other than FITS, as sentences."""
-        problems = tuple(to_sentence(problem.message) for problem in self.problems)
+        problems = tuple(_to_sentence(problem.message) for problem in self.problems)
         return problems or self._unknown_reasons
 
     @property
@@ -147,7 +147,7 @@ class DeploymentForecast:
         gate = SERVES_ANYWAY if self.serves_anyway else describe_gate(self.uncheckable_thresholds)
         gate_notes = (gate,) if self.uncheckable_thresholds else ()
         cold = tuple(_cold_warnings(self.config))
-        return tuple(map(to_sentence, (*gaps, *plan_warnings, *cold, *shortfalls, *gate_notes, *self.hints)))
+        return tuple(map(_to_sentence, (*gaps, *plan_warnings, *cold, *shortfalls, *gate_notes, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Yield (name, unit, figure) for each known figure, memory first."""
@@ -193,7 +193,7 @@ def _cold_warnings(config: RuntimeConfig) -> Iterator[str]:
         yield f"No graphs are captured in execution mode {spec_spelling(mode)}, so each step takes longer."
 
 
-def to_sentence(text: str) -> str:
+def _to_sentence(text: str) -> str:
     """Return a reason or remedy as a sentence with a full stop, capitalized unless it begins with a name."""
     first_word = text.partition(" ")[0]
     is_word = first_word.isalpha() and first_word.islower()

@@ -54,7 +54,7 @@ def find_violations(rendered: Rendered, platform: ResolvedClass) -> Iterator[Vio
     yield from _violations(PERMISSIONS, rendered, platform.limits)
 
 
-def find_problem(rendered: Rendered, platform: ResolvedClass) -> Problem | None:
+def _find_problem(rendered: Rendered, platform: ResolvedClass) -> Problem | None:
     """Return the problem of the first value that the operator refuses, or None."""
     violation = next(find_violations(rendered, platform), None)
     if violation is None:
@@ -72,7 +72,7 @@ Comparison = Callable[[Any, Any], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
-class Row:
+class _Row:
     """One rule: the name of a limit, the values that it applies to, the comparison, and the kind of the child."""
 
     limit: str
@@ -81,7 +81,7 @@ class Row:
     kind: str | None = None
 
 
-def _violations(rows: Iterable[Row], rendered: Rendered, limits: ClassLimits) -> Iterator[Violation]:
+def _violations(rows: Iterable[_Row], rendered: Rendered, limits: ClassLimits) -> Iterator[Violation]:
     for row in rows:
         limit, name = getattr(limits, row.limit), ClassLimits.model_fields[row.limit].alias
         # The templates of a leader and its workers have the same values. Report each value once.
@@ -137,57 +137,57 @@ def is_path_inside(path: str, prefix: str) -> bool:
     return folder == parent or folder.startswith(f"{parent.rstrip('/')}/")
 
 
-def matches_name_pattern(variable: str, pattern: str) -> bool:
+def _matches_name_pattern(variable: str, pattern: str) -> bool:
     """Return True if a variable's name equals `pattern`. A `*` at the end of the pattern matches any rest."""
     return variable.startswith(pattern[:-1]) if pattern.endswith("*") else variable == pattern
 
 
 LIMITS = (
-    Row("images", values.images, _one_of(has_image_prefix)),
-    Row("host_paths", values.host_paths, _one_of(is_path_inside)),
-    Row("priority_classes", values.names("priorityClassName"), _one_of(eq)),
-    Row("runtime_classes", values.names("runtimeClassName"), _one_of(eq)),
-    Row("service_accounts", values.service_accounts, _one_of(eq)),
-    Row("node_selector", values.node_selectors, _contains_labels),
-    Row("tolerations", values.toleration_keys, _one_of(eq)),
-    Row("annotation_prefixes", values.annotations, _one_of(str.startswith)),
-    Row("environment_variables", values.variables, _one_of(matches_name_pattern)),
-    Row("extra_arguments", values.arguments, _one_of(eq)),
-    Row("trust_remote_code", values.remote_code, _allowed("is not allowed")),
-    Row("model_sources", values.model_sources, _one_of(eq)),
-    Row("api_key_required", values.missing_api_key, lambda required, _: ("must be set", "") if required else None),
-    Row("max_stall_timeout_seconds", values.stall_timeouts, _at_most),
-    Row("max_replicas", values.replicas, _at_most),
-    Row("max_cards", values.cards, _at_most),
-    Row(
+    _Row("images", values.images, _one_of(has_image_prefix)),
+    _Row("host_paths", values.host_paths, _one_of(is_path_inside)),
+    _Row("priority_classes", values.names("priorityClassName"), _one_of(eq)),
+    _Row("runtime_classes", values.names("runtimeClassName"), _one_of(eq)),
+    _Row("service_accounts", values.service_accounts, _one_of(eq)),
+    _Row("node_selector", values.node_selectors, _contains_labels),
+    _Row("tolerations", values.toleration_keys, _one_of(eq)),
+    _Row("annotation_prefixes", values.annotations, _one_of(str.startswith)),
+    _Row("environment_variables", values.variables, _one_of(_matches_name_pattern)),
+    _Row("extra_arguments", values.arguments, _one_of(eq)),
+    _Row("trust_remote_code", values.remote_code, _allowed("is not allowed")),
+    _Row("model_sources", values.model_sources, _one_of(eq)),
+    _Row("api_key_required", values.missing_api_key, lambda required, _: ("must be set", "") if required else None),
+    _Row("max_stall_timeout_seconds", values.stall_timeouts, _at_most),
+    _Row("max_replicas", values.replicas, _at_most),
+    _Row("max_cards", values.cards, _at_most),
+    _Row(
         "max_cards",
         values.claim_templates,
         lambda limit, _: None if limit is None else ("may request any number of cards", ""),
     ),
-    Row("service_types", values.service_types, _one_of(eq), "Service"),
-    Row("service_annotation_prefixes", values.service_annotations, _one_of(str.startswith), "Service"),
-    Row("max_recipe_cache_size", values.recipe_sizes, _at_most, "PersistentVolumeClaim"),
-    Row("max_surge", values.surges, _at_most),
+    _Row("service_types", values.service_types, _one_of(eq), "Service"),
+    _Row("service_annotation_prefixes", values.service_annotations, _one_of(str.startswith), "Service"),
+    _Row("max_recipe_cache_size", values.recipe_sizes, _at_most, "PersistentVolumeClaim"),
+    _Row("max_surge", values.surges, _at_most),
 )
 
 PERMISSIONS = (
-    Row(
+    _Row(
         "annotation_prefixes",
         values.controlling_annotations,
         _listed(str.startswith, "controls how the pod runs or connects"),
     ),
-    Row(
+    _Row(
         "priority_classes",
         values.system_priorities,
         _listed(eq, "is reserved for the cluster, whose components it could evict"),
     ),
-    Row("tolerations", values.control_plane_keys, _listed(eq, "allows nodes of the control plane")),
-    Row(
+    _Row("tolerations", values.control_plane_keys, _listed(eq, "allows nodes of the control plane")),
+    _Row(
         "environment_variables",
         values.unsafe_variables,
-        _listed(matches_name_pattern, "loads code or selects cards"),
+        _listed(_matches_name_pattern, "loads code or selects cards"),
     ),
-    Row(
+    _Row(
         "allow_all_clients", values.open_access, _allowed("lets every namespace reach the model port"), "NetworkPolicy"
     ),
 )
@@ -206,7 +206,7 @@ class PodPolicy:
         if self.platform.problem:
             return self.platform.problem
         rendered = render_limited(self.inference, revision, children)
-        return next(self._host_path_problems(rendered), None) or find_problem(rendered, self.platform)
+        return next(self._host_path_problems(rendered), None) or _find_problem(rendered, self.platform)
 
     def _host_path_problems(self, rendered: Rendered) -> Iterator[Problem]:
         namespace = self.inference.identity.namespace

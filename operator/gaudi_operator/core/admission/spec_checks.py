@@ -29,7 +29,7 @@ from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, Problem
 
 
-def check_simulation_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def _check_simulation_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that the installation allows the sim engine, which answers without a model."""
     if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
         return None
@@ -69,7 +69,7 @@ def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: Inst
     )
 
 
-def check_fields_implemented(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def _check_fields_implemented(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that a spec sets no field that the API defines but this release does not implement.
 
     Such fields are refused, because ignoring them would hide the fault.
@@ -110,7 +110,7 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
     )
 
 
-def check_image_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def _check_image_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that a spec names an image, or that the installation has a default image for its device."""
     if resolve_image(inference.spec, defaults):
         return None
@@ -121,7 +121,7 @@ def check_image_known(inference: Inference, defaults: InstallationDefaults) -> P
     )
 
 
-def check_device_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def _check_device_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the device memory of a spec has room for one KV block and is not larger than that of any device.
 
     A larger amount probably has a wrong unit.
@@ -174,11 +174,11 @@ def first_violation(inference: Inference, defaults: InstallationDefaults) -> Pro
 
 
 _first_violation = Checks(
-    check_simulation_allowed,
-    check_fields_implemented,
+    _check_simulation_allowed,
+    _check_fields_implemented,
     check_engine_settings,
     check_speculation,
-    check_image_known,
-    check_device_memory,
+    _check_image_known,
+    _check_device_memory,
     check_shared_memory,
 )

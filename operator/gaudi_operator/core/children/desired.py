@@ -97,7 +97,7 @@ def unread_config_maps(observed: Observed, needed_names: Collection[str | None])
     return _deletes(unread, "no pod uses it")
 
 
-def delete_child(child: Manifest, reason: str) -> Delete:
+def _delete_child(child: Manifest, reason: str) -> Delete:
     """Return the deletion of one observed child."""
     metadata = child["metadata"]
     return Delete(child["apiVersion"], child["kind"], metadata["name"], metadata["uid"], reason)
@@ -108,7 +108,7 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
-    return [delete_child(child, reason) for child in objects if "deletionTimestamp" not in child["metadata"]]
+    return [_delete_child(child, reason) for child in objects if "deletionTimestamp" not in child["metadata"]]
 
 
 def _revision_name(manifest: Manifest) -> str:
@@ -144,7 +144,7 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
         *(config_map["metadata"]["name"] for config_map in config_maps),
     }
     actions = [
-        *missing_writes([*config_maps, *_desired_children(inference, state, revisions, scaling)], observed.children),
+        *_missing_writes([*config_maps, *_desired_children(inference, state, revisions, scaling)], observed.children),
         *garbage.deletes,
         *unread_config_maps(observed, needed_names),
         *recipe_pvc_actions(inference, revisions, observed.pvcs),
@@ -185,7 +185,7 @@ def limited_children(inference: Inference, defaults: InstallationDefaults) -> di
     return {child["kind"]: child for child in children}
 
 
-def missing_writes(children: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
+def _missing_writes(children: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
     """Return an Apply for each desired child whose live object is missing or differs.
 
     `children` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
@@ -206,7 +206,7 @@ def _child_write(child: Object, live: Manifest | None) -> Action | None:
     if changed_field is None:
         return None
     if child.get("immutable") and drifted_field(hashed_child["data"], live.get("data")):
-        return delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
+        return _delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
     if _applied_hash(child) != _applied_hash(live):
         return Apply(child, "the desired content has changed")
     return Apply(child, f"{changed_field} was changed by another client")
@@ -273,7 +273,7 @@ def _back_off_writes(state: State, scaling: PlannedReplicas) -> list[Action]:
         for revision in revisions_with_workloads(state.stored, state.observed)
         if scaling.replicas.get(revision.name) != live_replicas[revision.name]
     ]
-    return missing_writes(_desired_workloads(state, changed, scaling), state.observed.children)
+    return _missing_writes(_desired_workloads(state, changed, scaling), state.observed.children)
 
 
 def _replicas_after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
@@ -291,8 +291,8 @@ def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Ac
     policies = () if spec.network_access.is_managed else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
     return [
-        *(delete_child(policy, "spec.networkAccess.from is Unmanaged") for policy in policies),
-        *(delete_child(autoscaler, "spec.autoscaling is left out") for autoscaler in autoscalers),
+        *(_delete_child(policy, "spec.networkAccess.from is Unmanaged") for policy in policies),
+        *(_delete_child(autoscaler, "spec.autoscaling is left out") for autoscaler in autoscalers),
     ]
 
 
@@ -320,7 +320,7 @@ def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs
     is_mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", pvc_name) for revision in revisions)
     # Recreate a deleted PVC while revisions mount it, even if the cache is off. Otherwise their pods stay pending.
     if (cache and not cache.existing_claim) or (is_mounted and live_pvc is None):
-        return missing_writes([recipe_pvc(inference.identity, cache or RecipeCache(), live_pvc)], pvcs)
+        return _missing_writes([recipe_pvc(inference.identity, cache or RecipeCache(), live_pvc)], pvcs)
     if is_mounted or (cache and cache.retention_policy is RetentionPolicy.RETAIN):
         return []
     # Keep a PVC without an owner reference. It was retained, possibly for a deleted resource of the same name.
@@ -330,7 +330,7 @@ def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs
         for pvc, pvc_metadata in pvcs_and_metadata
         if "deletionTimestamp" not in pvc_metadata and pvc_metadata.get("ownerReferences")
     ]
-    return [delete_child(pvc, "spec.recipeCache is switched off and no pod mounts it") for pvc in owned_pvcs]
+    return [_delete_child(pvc, "spec.recipeCache is switched off and no pod mounts it") for pvc in owned_pvcs]
 
 
 def recipe_config_maps(

@@ -207,7 +207,7 @@ def controller_revision(owner: Identity, revision: Revision, controller: str) ->
     return child_manifest("apps/v1", "ControllerRevision", name, owner, body, revision.name, annotations)
 
 
-def workload_name(owner: Identity, revision: str) -> str:
+def _workload_name(owner: Identity, revision: str) -> str:
     """Return the name of the workload of a revision: `<resource>-<revision>`."""
     return f"{owner.name}-{revision}"
 
@@ -221,7 +221,7 @@ def replica_set(
         "selector": {"matchLabels": revision_labels(owner, revision)},
         "template": template,
     }
-    name = workload_name(owner, revision)
+    name = _workload_name(owner, revision)
     return child_manifest("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
 
 
@@ -257,5 +257,5 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annota
         "restartPolicy": "None",
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": group_template}
-    name = workload_name(owner, revision.name)
+    name = _workload_name(owner, revision.name)
     return child_manifest(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)

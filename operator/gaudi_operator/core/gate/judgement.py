@@ -35,7 +35,7 @@ RECOMPILING = "Recompiling"
 """The reason of a gate that is closed because requests wait for compiles."""
 
 
-def limit_recompiles(
+def _limit_recompiles(
     gates: Mapping[str, SetGate],
     pods: Sequence[PodView],
     readiness: Readiness,
@@ -201,5 +201,5 @@ def judge_gates(
         all_graphs = {"min_captured_prompt_percent": 100, "min_captured_decode_percent": 100}
         readiness = readiness.model_copy(update=all_graphs)
     gates = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
-    writes = limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
+    writes = _limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
     return [gate for gate in writes.values() if gate.open or spec_is_readable or gate.reason not in _REASONS_OF_SPEC]

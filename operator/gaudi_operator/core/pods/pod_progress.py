@@ -31,7 +31,7 @@ class PendingStep(StrEnum):
     READINESS = "warmed up but not ready"
 
 
-def pending_step(pod: PodView) -> PendingStep:
+def _pending_step(pod: PodView) -> PendingStep:
     """Return the step that an active but unready pod waits for."""
     if has_scheduling_gates(pod):
         return PendingStep.GATED
@@ -48,7 +48,7 @@ def pending_step(pod: PodView) -> PendingStep:
 
 def count_waiting(pods: Iterable[PodView]) -> dict[PendingStep, int]:
     """Return how many pods without traffic wait at each step. The result has the order of the steps."""
-    counts = Counter(pending_step(pod) for pod in pods if not pod.is_ready)
+    counts = Counter(_pending_step(pod) for pod in pods if not pod.is_ready)
     return {kind: counts[kind] for kind in PendingStep if counts[kind]}
 
 

@@ -52,7 +52,7 @@ def _pod_termination(pod: PodView, previous: PodState | None, pod_report: PodRep
     report = _ended_container_report(pod, pod_report)
     if report is not None:
         message = f"In {describe_activity(report)}: {end_message}"[:MAX_TEXT]
-        changes = {"phase": report.phase.value, "bucket": describe_current_bucket(report), "message": message}
+        changes = {"phase": report.phase.value, "bucket": _describe_current_bucket(report), "message": message}
         return termination.model_copy(update=changes)
     # Without a report of this container, use the phase that is already in the status.
     if pod_report is None or pod_report.report is None:
@@ -78,7 +78,7 @@ def _ended_container_report(pod: PodView, pod_report: PodReport | None) -> Warmu
     return pod_report.report if pod_report is not None and has_ended else None
 
 
-def describe_current_bucket(report: WarmupReport) -> str | None:
+def _describe_current_bucket(report: WarmupReport) -> str | None:
     """Return the bucket at which a pod terminated, such as "prompt bucket (1, 128, 0)", or None between two buckets."""
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
@@ -95,7 +95,7 @@ def describe_activity(report: WarmupReport) -> str:
     """
     if report.failure is not None:
         return f"phase {report.phase} ({report.failure.reason}: {report.failure.message})"
-    bucket = describe_current_bucket(report)
+    bucket = _describe_current_bucket(report)
     return f"phase {report.phase} at {bucket}" if bucket else f"phase {report.phase}"
 
 

@@ -55,7 +55,7 @@ def runtime_container(inference: Inference, defaults: InstallationDefaults) -> O
         # Do not use the image's working directory. If the directory belongs to root, the container may not start, and
         # profilers and graph dumps cannot write to it.
         "workingDir": TEMPORARY_PATH,
-        "env": environment_variables(inference, defaults),
+        "env": _environment_variables(inference, defaults),
         "resources": _resources(spec),
         "ports": [
             {"name": MODEL_PORT_NAME, "containerPort": serving_config.model_port, "protocol": "TCP"},
@@ -127,7 +127,7 @@ def _resolve_pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefault
     return spec.server.image_pull_policy or defaults.image_pull_policy
 
 
-def environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
+def _environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
     """Return the variables of the operator, the engine's knobs and the user. Later variables replace earlier ones.
 
     Knobs are set in the RuntimeConfig and also as variables, because the software of the device reads the variables

@@ -42,7 +42,7 @@ def child_manifest(
         "namespace": owner.namespace,
         "labels": child_labels(owner, revision),
         **({"annotations": dict(annotations)} if annotations else {}),
-        **({} if outlives_owner else {"ownerReferences": [owner_reference(owner)]}),
+        **({} if outlives_owner else {"ownerReferences": [_owner_reference(owner)]}),
     }
     return add_applied_hash({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
 
@@ -76,7 +76,7 @@ def revision_labels(owner: Identity, revision: str) -> dict[str, str]:
     return {**selector_labels(owner), REVISION_LABEL: revision}
 
 
-def owner_reference(owner: Identity) -> Object:
+def _owner_reference(owner: Identity) -> Object:
     """Return the owner reference of a child. The garbage collector then deletes the child with its owner."""
     return {
         "apiVersion": API_VERSION,

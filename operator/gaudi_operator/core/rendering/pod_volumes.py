@@ -134,7 +134,7 @@ def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDef
     """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
     shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
-    model_source = model_volume_source(spec.model.source)
+    model_source = _model_volume_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
         *([{"name": "model", **model_source}] if model_source else []),
@@ -151,7 +151,7 @@ def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDef
 
 def runtime_volume_mounts(spec: GaudiInferenceSpec) -> list[Object]:
     """Return the volume mounts of the runtime container. Volumes of the user are read-only by default."""
-    model_source = model_volume_source(spec.model.source)
+    model_source = _model_volume_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if model_source else []),
@@ -184,7 +184,7 @@ def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
 
 
 def _adapter_volumes(model: Model) -> list[Object]:
-    sources = ((index, model_volume_source(adapter.source)) for index, adapter in enumerate(model.lora.adapters))
+    sources = ((index, _model_volume_source(adapter.source)) for index, adapter in enumerate(model.lora.adapters))
     return [{"name": f"adapter-{index}", **source} for index, source in sources if source]
 
 
@@ -192,7 +192,7 @@ def _adapter_mounts(model: Model) -> list[Object]:
     return [
         {"name": f"adapter-{index}", "mountPath": adapter_mount_path(index)}
         for index, adapter in enumerate(model.lora.adapters)
-        if model_volume_source(adapter.source)
+        if _model_volume_source(adapter.source)
     ]
 
 
@@ -205,7 +205,7 @@ def _certificate_volume(secret_name: str | None) -> list[Object]:
 def _recipe_volumes(cache: RecipeCache | None, pvc_name: str) -> list[Object]:
     if cache is None:
         return []
-    seed = [{"name": "seed-recipes", **image_volume_source(cache.oci_image)}] if cache.oci_image else []
+    seed = [{"name": "seed-recipes", **_image_volume_source(cache.oci_image)}] if cache.oci_image else []
     # This ConfigMap is optional, because a pod can start without it. Without the list of kept revisions, the pod
     # removes no recipes.
     kept_revisions = {"name": "kept-revisions", "configMap": {"name": pvc_name, "optional": True}}
@@ -221,12 +221,12 @@ def _recipe_mounts(cache: RecipeCache | None) -> list[Object]:
     return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept_revisions, *([seed] if cache.oci_image else [])]
 
 
-def image_volume_source(image: OciImageSource) -> Object:
+def _image_volume_source(image: OciImageSource) -> Object:
     """Return an image volume, which is always read-only. The kubelet pulls the image only if the node lacks it."""
     return {"image": {"reference": image.reference, "pullPolicy": PullPolicy.IF_NOT_PRESENT.value}}
 
 
-def model_volume_source(source: ModelSource) -> Object | None:
+def _model_volume_source(source: ModelSource) -> Object | None:
     """Return the read-only volume source of a model, or None if the runtime fetches the model.
 
     Raises ValueError for a source that admission/spec_checks.py should have refused.
@@ -234,7 +234,7 @@ def model_volume_source(source: ModelSource) -> Object | None:
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
     if image := source.oci_image:
-        return image_volume_source(image)
+        return _image_volume_source(image)
     if folder := source.host_path:
         # Set no `type`. If the folder is missing, the container then still starts and can report the fault.
         return {"hostPath": {"path": folder.path}}

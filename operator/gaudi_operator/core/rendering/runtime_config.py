@@ -89,7 +89,7 @@ def runs_on_cpu(accelerator: Accelerator) -> bool:
     return accelerator.generation is Generation.NONE
 
 
-def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
+def _steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
     """Return True if a graph is compiled for each number of tokens in a step, as vLLM does on a CPU."""
     return spec.engine.name is EngineName.VLLM and runs_on_cpu(spec.accelerator)
 
@@ -179,7 +179,7 @@ def _optimal_settings(optimal: Optimal) -> OptimalSettings:
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     """Return the limits of the bucket plan for the RuntimeConfig of a spec."""
-    engine, by_tokens = spec.engine, steps_by_tokens(spec)
+    engine, by_tokens = spec.engine, _steps_by_tokens(spec)
     return Limits(
         **settings_by_place(engine).limits,
         max_model_len=spec.model.max_model_len,

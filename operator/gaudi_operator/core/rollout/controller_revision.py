@@ -64,7 +64,7 @@ _MOST_FORMER_TEXT = MAX_FORMER_NUMBERS * len(f"{_MOST_NUMBER},")
 """The maximum length of recorded former numbers. An annotation may have 256 KiB."""
 
 
-def read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
+def _read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
     """Return the recorded former numbers, oldest first. Users may write other texts, which are skipped."""
     parts = annotations.get(FORMER_NUMBERS_ANNOTATION, "")[:_MOST_FORMER_TEXT].split(",")
     return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())[-MAX_FORMER_NUMBERS:]
@@ -161,7 +161,7 @@ def _read_revision(manifest: Manifest) -> Revision | None:
         group=PodGroup(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
         failure=read_failure(annotations),
         created_at=manifest["metadata"].get("creationTimestamp"),
-        former_numbers=read_former_numbers(annotations),
+        former_numbers=_read_former_numbers(annotations),
         stored_data=data,
         class_defaults=AppliedClassDefaults(data["class"]["name"], data["class"].get("values", {}))
         if data.get("class")

@@ -83,7 +83,7 @@ def serialize_inputs(inputs: RevisionInputs) -> dict[str, Any]:
 
 
 @cache_on_inference
-def serialize_spec_inputs(inference: Inference) -> dict[str, Any]:
+def _serialize_spec_inputs(inference: Inference) -> dict[str, Any]:
     """Return the inputs of the current spec as a ControllerRevision of this release stores them."""
     return serialize_inputs(revision_inputs(inference))
 
@@ -233,7 +233,7 @@ class Revision:
         """
         inputs = revision_inputs(inference)
         # Parsing the inputs is slow. It is needed only if another release stored them.
-        if self.inputs == serialize_spec_inputs(inference) or are_same_inputs(self.inputs, inputs):
+        if self.inputs == _serialize_spec_inputs(inference) or are_same_inputs(self.inputs, inputs):
             return True
         mode = inputs.engine.execution_mode
         if mode is None or mode is not self.execution_mode:

@@ -68,7 +68,7 @@ def why_replaced_in_place(
         return None
     # Never change a stored answer. Otherwise the rollout would alternate between replacing pods in place and waiting
     # for room.
-    if stored_reason := stored_in_place_reason(replica_set):
+    if stored_reason := _stored_in_place_reason(replica_set):
         return stored_reason
     if waits:
         return None
@@ -81,7 +81,7 @@ def why_replaced_in_place(
     return None
 
 
-def stored_in_place_reason(replica_set: Manifest | None) -> str | None:
+def _stored_in_place_reason(replica_set: Manifest | None) -> str | None:
     """Return the stored reason for replacement in place, or None if the rollout may surge.
 
     The reason is stored if there is no room for new pods next to the old pods.
@@ -250,7 +250,7 @@ def _in_place_reason(state: State, current: str, *, frozen: bool) -> str | None:
         lacks_pods = sum(pod.is_ready for pod in state.active_pods_of(current)) < spec.replicas
         stable = state.previous_status.revision.stable
         keeps_reason = lacks_pods and current != stable and can_replace_in_place(spec.rollout, spec.replicas)
-        return stored_in_place_reason(workload) if keeps_reason else None
+        return _stored_in_place_reason(workload) if keeps_reason else None
     # A paused rollout replaces no pods, so it must not lower the number of available pods.
     waits = spec.rollout.paused or frozen or count_ending_pods(state.pods, state.observed, state.deadlines) > 0
     pods = state.active_pods_of(current)

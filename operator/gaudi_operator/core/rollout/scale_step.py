@@ -96,7 +96,7 @@ class RolloutProgress(StrEnum):
 
 
 @dataclass(frozen=True)
-class ReplicaChange:
+class _ReplicaChange:
     """A scale step of the rollout planner: the new number of replicas for the workload of one revision."""
 
     revision: str
@@ -112,7 +112,7 @@ class RolloutStep:
     """
 
     progress: RolloutProgress
-    changes: tuple[ReplicaChange, ...] = ()
+    changes: tuple[_ReplicaChange, ...] = ()
 
 
 def next_rollout_step(
@@ -253,9 +253,9 @@ def _scale_while_paused(
 
 def _replica_changes(
     before: Sequence[RevisionPodCounts], after: Sequence[RevisionPodCounts]
-) -> tuple[ReplicaChange, ...]:
+) -> tuple[_ReplicaChange, ...]:
     pairs = zip(before, after, strict=True)
-    return tuple(ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
+    return tuple(_ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
 
 
 def _progress_without_changes(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> RolloutProgress:

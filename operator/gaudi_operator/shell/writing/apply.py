@@ -56,7 +56,7 @@ class _StatusWrite:
 
 
 @dataclass
-class RecentWrites:
+class _RecentWrites:
     """The operator's own writes for a resource since the last call of pop_recent_writes().
 
     `versions` are the resource versions after these writes. Watches also deliver these versions. `has_foreign_changes`
@@ -76,7 +76,7 @@ class Writer:
         self._cluster = cluster
         self._store = store
         self._status_writes: dict[str, _StatusWrite] = {}
-        self._recent_writes: dict[Key, RecentWrites] = {}
+        self._recent_writes: dict[Key, _RecentWrites] = {}
 
     async def perform(self, key: Key, action: Action) -> None:
         """Perform one action for the resource `key`. Raises OperatorError."""
@@ -90,9 +90,9 @@ class Writer:
             case SetDeletionCost():
                 await self._set_deletion_cost(key, action)
 
-    def pop_recent_writes(self, key: Key) -> RecentWrites:
+    def pop_recent_writes(self, key: Key) -> _RecentWrites:
         """Return the operator's writes for the resource since the last call, and clear them."""
-        return self._recent_writes.pop(key, RecentWrites())
+        return self._recent_writes.pop(key, _RecentWrites())
 
     async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
         """Raise WaitingError if the resource was deleted and one of `actions` would create an object for it.
@@ -144,7 +144,7 @@ class Writer:
     async def write_status(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
         """Write the operator's fields of the status if they have changed. Raises OperatorError if the write fails."""
         metadata, current = resource["metadata"], resource.get("status") or {}
-        requested = to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
+        requested = _to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._status_writes.get(metadata["uid"])
         # If another manager owns fields of the status, the current status never equals the requested status. In this
         # case, compare both with the request and the result of the last write.
@@ -238,7 +238,7 @@ class Writer:
         return answer
 
     def _store_response(self, key: Key, answer: Manifest) -> None:
-        previous_object, recent_writes = self._store.find(answer), self._recent_writes.setdefault(key, RecentWrites())
+        previous_object, recent_writes = self._store.find(answer), self._recent_writes.setdefault(key, _RecentWrites())
         self._store.put(answer)
         recent_writes.versions.add(version_of(answer))
         if previous_object is not None and kind_of(answer) is POD and (current_object := self._store.find(answer)):
@@ -274,10 +274,10 @@ def _digest(status: Mapping[str, Any]) -> str:
     return sha256(canonical_json(status).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def to_printable(value: Any) -> Any:
+def _to_printable(value: Any) -> Any:
     """Return a value to write, with each text on one line and without terminal control sequences."""
     if isinstance(value, str):
         return make_one_line(value)
     if isinstance(value, dict):
-        return {name: to_printable(item) for name, item in value.items()}
-    return [to_printable(item) for item in value] if isinstance(value, list) else value
+        return {name: _to_printable(item) for name, item in value.items()}
+    return [_to_printable(item) for item in value] if isinstance(value, list) else value

@@ -36,7 +36,7 @@ STAGING = ".taking"
 UNFINISHED = (".lock", ".tmp", ".new")
 
 
-class LocalRecipes:
+class _LocalRecipes:
     """The recipes of `key` below `folder`, on the pod's own disk: engines compile there and keep a journal."""
 
     def __init__(self, folder: Path, key: RecipeKey) -> None:
@@ -89,7 +89,7 @@ class _Places:
 
     settings: SharedRecipes
     entry: Entry
-    disk: LocalRecipes
+    disk: _LocalRecipes
     revisions: Revisions
 
 
@@ -109,7 +109,7 @@ class RecipeCache:
         self._enabled = bool(settings and local_folder and config.warmup.enabled)
         self._places: _Places | None = None
         if self._enabled and settings and local_folder and key:
-            entry, disk = Entry(Path(settings.path), key), LocalRecipes(Path(local_folder), key)
+            entry, disk = Entry(Path(settings.path), key), _LocalRecipes(Path(local_folder), key)
             self._places = _Places(settings, entry, disk, Revisions(settings.kept_revisions, os.environ))
         self._board, self._stop = board, stop
         self._entry_damaged = False
@@ -222,7 +222,7 @@ def _sources(settings: SharedRecipes, entry: Entry) -> Iterator[tuple[str, Entry
         yield seed, Entry(Path(seed), entry.key)
 
 
-def _copy_recipes(source: Entry, disk: LocalRecipes, heartbeat: Heartbeat) -> bool:
+def _copy_recipes(source: Entry, disk: _LocalRecipes, heartbeat: Heartbeat) -> bool:
     """Copy the files of the entry to the disk. Return False if there is no entry."""
     for attempt in range(1, LOOKS + 1):
         manifest = source.read_manifest()

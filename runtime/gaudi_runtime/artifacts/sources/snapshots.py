@@ -24,7 +24,7 @@ from gaudi_runtime.artifacts.sources.listing import RemoteFile, is_pinned
 UNFINISHED = (".partial", ".parts")
 
 
-class SnapshotFile(NamedTuple):
+class _SnapshotFile(NamedTuple):
     """A file of a complete snapshot. The download has verified its checksum."""
 
     path: str
@@ -140,11 +140,11 @@ class SnapshotStore:
     def _unfinished_folders(self) -> Iterator[Path]:
         return (folder for suffix in UNFINISHED for folder in self.folder.glob(f"*{suffix}"))
 
-    def _read_file_list(self, commit: str) -> list[SnapshotFile]:
+    def _read_file_list(self, commit: str) -> list[_SnapshotFile]:
         """Return the files of a published snapshot, or an empty list if the list cannot be read."""
         try:
             rows = json.loads(self._file_list(commit).read_text())
-            return [SnapshotFile(str(path), size, str(checksum)) for path, size, checksum in rows]
+            return [_SnapshotFile(str(path), size, str(checksum)) for path, size, checksum in rows]
         except (OSError, TypeError, ValueError):
             return []
 

@@ -22,7 +22,7 @@ STATE_BYTES, CONVOLUTION_BYTES = 4, 2
 """The bytes of a number in the recurrent state of a gated delta network, and in any convolution state."""
 
 
-def attention(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer with multi-head, grouped-query or multi-query attention."""
     heads = values.integer("num_attention_heads")
     kv_heads = values.integer("num_key_value_heads", heads)
@@ -57,10 +57,10 @@ def _with_feed_forward(values: ConfigValues, index: int, layer: Layer) -> Layer:
     return replace(layer, feed_forward=shared or shared_count * expert, experts=count * expert, active=active * expert)
 
 
-def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of DeepSeek V2, V3 or R1, which caches one vector per token for all heads."""
     if "kv_lora_rank" not in values:
-        return attention(values, hidden, index)
+        return _attention(values, hidden, index)
     heads, kv_rank = values.integer("num_attention_heads"), values.integer("kv_lora_rank")
     query_rank, rope = values.integer("q_lora_rank", hidden), values.integer("qk_rope_head_dim")
     query, value = values.integer("qk_nope_head_dim") + rope, values.integer("v_head_dim")
@@ -80,7 +80,7 @@ def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     )
 
 
-def gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of Gemma 4: full attention has heads of its own, and the last layers share a cache."""
     kinds = values.texts("layer_types")
     is_full = (
@@ -89,19 +89,19 @@ def gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
     if is_full:
         kv_heads = values.first_integer("num_global_key_value_heads", "num_key_value_heads", default=1)
         values = values.replaced(head_dim=values.integer("global_head_dim"), num_key_value_heads=kv_heads)
-    layer = attention(values, hidden, index)
+    layer = _attention(values, hidden, index)
     # Layers with experts have a dense network, too.
     layer = replace(layer, feed_forward=3 * values.integer("intermediate_size"))
     own_cache = index < values.integer("num_hidden_layers") - values.integer("num_kv_shared_layers", 0, low=0)
     return layer if own_cache else replace(layer, kv_heads=0)
 
 
-def hybrid(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _hybrid(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of a model some of whose layers have a recurrent state instead of a KV cache."""
     kinds, interval = values.texts("layer_types"), values.integer("full_attention_interval", 4)
     kind = (kinds[index : index + 1] or ("",))[0] if kinds else RECURRENT[0] if (index + 1) % interval else FULL
     if kind not in RECURRENT:
-        return attention(values, hidden, index)
+        return _attention(values, hidden, index)
     layer = _mamba(values, hidden) if "mamba_n_heads" in values else _gated_delta_net(values)
     return _with_feed_forward(values, index, layer)
 
@@ -140,9 +140,9 @@ def _gated_delta_net(values: ConfigValues) -> Layer:
     )
 
 
-def ungated(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _ungated(values: ConfigValues, hidden: int, index: int) -> Layer:
     """Read a layer of GPT BigCode, whose feed-forward network has two matrices."""
-    layer = attention(values, hidden, index)
+    layer = _attention(values, hidden, index)
     return replace(layer, feed_forward=layer.feed_forward * 2 // 3)
 
 
@@ -153,13 +153,13 @@ _ATTENTION = (
 )
 
 READERS: Mapping[str, LayerReader] = {
-    **dict.fromkeys(_ATTENTION.split(), attention),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_vl_v2", "mistral_large_3"), latent_attention),
+    **dict.fromkeys(_ATTENTION.split(), _attention),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_vl_v2", "mistral_large_3"), _latent_attention),
     **dict.fromkeys(
-        ("granitemoehybrid", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), hybrid
+        ("granitemoehybrid", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _hybrid
     ),
-    "gemma4_text": gemma4,
-    "gpt_bigcode": ungated,
+    "gemma4_text": _gemma4,
+    "gpt_bigcode": _ungated,
 }
 """The readers by model_type, which is that of the decoder's own object if config.json has one."""
 

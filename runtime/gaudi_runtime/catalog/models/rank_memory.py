@@ -48,7 +48,7 @@ class Spread:
     expert_ranks: int | None = None
 
 
-def check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
+def _check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
     """Raise PlanImpossible if the attention heads or the layers cannot be divided among the ranks."""
     uneven_heads = [layer.heads for layer in shape.layers if layer.heads % tensor_ranks]
     if uneven_heads:
@@ -67,7 +67,7 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
 
     Raises PlanImpossible for impossible ranks.
     """
-    check_ranks(shape, spread.tensor_ranks, spread.pipeline_stages)
+    _check_ranks(shape, spread.tensor_ranks, spread.pipeline_stages)
     stages = stage_layers(shape.layers, spread.pipeline_stages)
     embedding, layers_bytes = _loaded_bytes(shape, spread)
     total_width = sum(layer.shared_matrices + layer.experts for layer in shape.layers)
@@ -79,7 +79,7 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
         StageMemory(
             weight_bytes=copies * -(-embedding // spread.tensor_ranks)
             + ceil(layers_bytes * _rank_width(stage, spread) / total_width),
-            block_bytes=kv_block_bytes(stage, spread, block_size),
+            block_bytes=_kv_block_bytes(stage, spread, block_size),
             state_bytes=sum(-(-layer.state_bytes // spread.tensor_ranks) for layer in stage),
         )
         for stage, copies in zip(stages, embedding_copies, strict=True)
@@ -119,7 +119,7 @@ def stage_layers(layers: Sequence[Layer], stage_count: int) -> list[Sequence[Lay
     return [layers[end - count : end] for end, count in zip(ends, layer_counts, strict=True)]
 
 
-def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
+def _kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
     """Return the bytes of one KV block of `block_size` tokens for these layers on one card.
 
     A head is on one card. With more cards than heads, several cards hold the same head.

@@ -47,30 +47,30 @@ class SimMetrics:
         return self.prompt_tokens, self.generated_tokens, self.first_token_seconds
 
 
-class StreamOptions(BaseModel):
+class _StreamOptions(BaseModel):
     """The field `stream_options` of a request."""
 
     include_usage: bool = False
 
 
-class SimMessage(BaseModel):
+class _SimMessage(BaseModel):
     """One text message of a chat."""
 
     role: str
     content: str
 
 
-class SimRequest(BaseModel):
+class _SimRequest(BaseModel):
     """The fields of a completion or a chat completion that the sim engine reads. It ignores all other fields."""
 
     model: str
     prompt: str | TokenIds = ""
-    messages: tuple[SimMessage, ...] = ()
+    messages: tuple[_SimMessage, ...] = ()
     n: Literal[1] = 1
     max_tokens: TokenCount | None = None
     max_completion_tokens: TokenCount | None = None
     stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream_options: _StreamOptions | None = None
     ignore_eos: bool = False
 
 
@@ -112,13 +112,13 @@ class SimApplication:
 
     async def _generate(self, request: Request) -> Response:
         try:
-            body = SimRequest.model_validate_json(await request.body())
+            body = _SimRequest.model_validate_json(await request.body())
         except ValidationError as error:
             item = error.errors()[0]
             field = ".".join(map(str, item["loc"]))
             raise InvalidRequest(f"{field or 'body'}: {item['msg']}.", field or None) from error
         self._describe_model(body.model)
-        answer = SimAnswer(body, request.url.path.endswith("/chat/completions"), self._serving, self._metrics)
+        answer = _SimAnswer(body, request.url.path.endswith("/chat/completions"), self._serving, self._metrics)
         if body.stream:
             return EventStream(answer.events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         whole = await cancel_on_disconnect(request, answer.collect())
@@ -134,10 +134,10 @@ class SimApplication:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
 
 
-class SimAnswer:
+class _SimAnswer:
     """One answer, whole or as events. Raises InvalidRequest if prompt and answer can never fit."""
 
-    def __init__(self, body: SimRequest, is_chat: bool, serving: SimServing, metrics: SimMetrics) -> None:
+    def __init__(self, body: _SimRequest, is_chat: bool, serving: SimServing, metrics: SimMetrics) -> None:
         self._body, self._is_chat, self._serving, self._metrics = body, is_chat, serving, metrics
         self._arrival_time = time.monotonic()
         lines = "".join(f"{message.role}: {message.content}\n" for message in body.messages)

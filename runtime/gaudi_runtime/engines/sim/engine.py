@@ -52,7 +52,7 @@ class SimEngine:
         self._clock = SimClock(self._script.time_scale, sleep)
         self._memory = SimMemory(self._card.memory_bytes)
         self._faults = Faults(self._script, rank)
-        self._recipes = SimRecipeCache(config.recipe_cache_dir, self.recipe_key())
+        self._recipes = _SimRecipeCache(config.recipe_cache_dir, self.recipe_key())
         self._plan = BucketPlan((), ())
         self._kv_blocks = 0
         self._warm_buckets: set[tuple[BucketPhase, Bucket]] = set()
@@ -221,7 +221,7 @@ def _create_card(config: RuntimeConfig, script: SimScript) -> SimCard:
     return apply_script(card_from_catalog(config, script.card, script.model), script)
 
 
-class SimRecipeCache:
+class _SimRecipeCache:
     """The recipe cache of the sim engine: one empty file for each compiled recipe; no files without `folder`."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:

@@ -37,7 +37,7 @@ class GuardMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        answer = Answer()
+        answer = _Answer()
 
         async def receive_and_note() -> Message:
             message = await receive()
@@ -69,7 +69,7 @@ class GuardMiddleware:
         self._metrics.count_answer(endpoint, status, is_engine_request=uses_engine(scope))
 
 
-class Answer:
+class _Answer:
     """One answer on its way to the client. It is broken if it has begun, but the server cannot complete it."""
 
     def __init__(self) -> None:
