@@ -10,7 +10,7 @@ from functools import partial
 
 from gaudi_operator.settings import Settings, read_settings
 from gaudi_operator.shell.client import ClusterClient, Connection
-from gaudi_operator.shell.lead import Leader, LeaderDependencies
+from gaudi_operator.shell.leader import Leader, LeaderDependencies
 from gaudi_operator.shell.lease import Election, LeaseThread
 from gaudi_operator.shell.metrics.logs import configure_logs
 from gaudi_operator.shell.metrics.monitoring import Metrics, serve_monitoring

@@ -28,7 +28,7 @@ from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
 from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
-from gaudi_runtime.engines.select import create_engine, create_rank
+from gaudi_runtime.engines.create_engine import create_engine, create_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.group.follow import follow_leader
 from gaudi_runtime.group.peers import Make, lead_group

@@ -18,7 +18,7 @@ from gaudi_runtime.engine_protocol.engine import (
     Engine,
     ProfilingEngine,
 )
-from gaudi_runtime.engines.select import create_engine
+from gaudi_runtime.engines.create_engine import create_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, split_memory
 from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps

@@ -23,7 +23,7 @@ from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.list_watch import PAGE_SIZE
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.watching.trimmed_objects import decode_templates
-from gaudi_operator.shell.writing.apply import Writer
+from gaudi_operator.shell.writing.writer import Writer
 from localcluster import ControlPlane
 from tests.cluster.conftest import USER
 from tests.support.addresses import RoomForMany

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from gaudi_operator.core.children.workloads import leader_worker_set, replica_set
+from gaudi_operator.core.children.manifests import leader_worker_set, replica_set
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER

@@ -22,7 +22,7 @@ from typing import Any
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.engines.select import set_environment
+from gaudi_runtime.engines.create_engine import set_environment
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import WorkerSettings, worker_environment
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments

@@ -16,7 +16,7 @@ from gaudi_operator.replica import Operator
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import ApiResponse, ClusterClient
 from gaudi_operator.shell.kinds import Kind
-from gaudi_operator.shell.lead import LeaderDependencies
+from gaudi_operator.shell.leader import LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, PodUnreachable, StatusPort
 from gaudi_operator.shell.watching.kopf_watches import WatchSession

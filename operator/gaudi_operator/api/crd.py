@@ -14,7 +14,7 @@ import yaml
 
 from gaudi_operator.api.descriptions import with_bounds
 from gaudi_operator.api.reference.pages import FOLDER, class_page, inference_pages
-from gaudi_operator.api.schema import Schema, status_schema, structural_schema
+from gaudi_operator.api.structural_schema import Schema, status_schema, structural_schema
 from gaudi_operator.api.v1alpha1 import inference_class, resource
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import GaudiInference

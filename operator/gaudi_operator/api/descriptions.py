@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_operator.api.schema import Schema, map_children
+from gaudi_operator.api.structural_schema import Schema, map_children
 
 _LENGTHS = {"array": ("minItems", "maxItems"), "object": ("minProperties", "maxProperties")}
 

@@ -1,6 +1,6 @@
 """Keywords of Kubernetes in the schema of API types: CEL rules, list maps, blocks, and defaults of the operator.
 
-schema.py makes the structural schema of a model from them.
+structural_schema.py makes the structural schema of a model from them.
 
 A block is a value of a Kubernetes type that the operator copies into its children. The schema declares only the fields
 of a block that the operator or server-side apply reads. The API server validates the others when a child is written.

@@ -14,7 +14,7 @@ from gaudi_operator.core.admission.spec_checks import (
     first_violation,
 )
 from gaudi_operator.core.bucket_policy_check import CheckPending, FindResult, PolicyCheck
-from gaudi_operator.core.children.desired import child_actions, limited_children
+from gaudi_operator.core.children.child_actions import child_actions, limited_children
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults, resolve_class
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
@@ -22,23 +22,23 @@ from gaudi_operator.core.gate.judgement import judge_gates
 from gaudi_operator.core.inference import Inference, read_sections, read_status
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.pod_view import PodView, read_pods
 from gaudi_operator.core.pods.terminations import terminations_by_pod
-from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_refused_since
 from gaudi_operator.core.rollout.backoff import failure_records
 from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.replicas import (
+from gaudi_operator.core.rollout.revision import AppliedClassDefaults, Revision
+from gaudi_operator.core.rollout.revision_choice import desired_revision, use_stored_mode
+from gaudi_operator.core.rollout.rollout_plan import plan_rollout
+from gaudi_operator.core.rollout.rollout_step import RolloutPolicy, rollout_policy
+from gaudi_operator.core.rollout.scale_down import count_pending_removals
+from gaudi_operator.core.rollout.state import RolloutState, State
+from gaudi_operator.core.rollout.workload_replicas import (
     limit_replicas,
     plan_replicas,
     revisions_with_workloads,
     spec_replicas_by_revision,
 )
-from gaudi_operator.core.rollout.revision import AppliedClassDefaults, Revision
-from gaudi_operator.core.rollout.revision_choice import desired_revision, use_stored_mode
-from gaudi_operator.core.rollout.rollout_plan import plan_rollout
-from gaudi_operator.core.rollout.scale_down import count_pending_removals
-from gaudi_operator.core.rollout.scale_step import RolloutPolicy, rollout_policy
-from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.events import reconcile_events
 from gaudi_operator.core.status.status_builder import have_all_pods_reported, make_status, throttle_status
 from gaudi_operator.core.status.warmup_figures import plan_state

@@ -14,7 +14,7 @@ from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS_KIND
 from gaudi_operator.api.v1alpha1.inference_class import PLURAL as CLASS_PLURAL
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
-from gaudi_operator.core.children.workloads import GROUPS_API_VERSION, GROUPS_KIND
+from gaudi_operator.core.children.manifests import GROUPS_API_VERSION, GROUPS_KIND
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL
 from gaudi_operator.errors import NotFoundError, OperatorError
 from gaudi_operator.retry_delays import Backoff

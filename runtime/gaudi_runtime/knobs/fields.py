@@ -59,10 +59,11 @@ class SplitSettings(NamedTuple):
 
 
 def split_settings(settings: Mapping[str, str], *, is_simulated: bool = False) -> SplitSettings:
-    """Return the entries of engine.settings by their place. Wrong values are left out, because check.py reports them.
+    """Return the entries of engine.settings by their place.
 
-    The settings of slices have no effect without SLICED. With `is_simulated`, names that begin with a lower-case letter
-    are the script of the sim engine. No knob has such a name.
+    Wrong values are left out, because setting_errors.py reports them. The settings of slices have no effect without
+    SLICED. With `is_simulated`, names that begin with a lower-case letter are the script of the sim engine. No knob has
+    such a name.
     """
     sections: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name in settings.keys() & SETTING_FIELDS.keys():

@@ -9,8 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from gaudi_runtime.contract.config import EngineConfig, RuntimeConfig
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.check import argument_errors, setting_errors
 from gaudi_runtime.knobs.fields import SETTING_FIELDS, Value, field_values
+from gaudi_runtime.knobs.setting_errors import argument_errors, setting_errors
 from gaudi_runtime.knobs.table import (
     FLAG,
     Knob,

@@ -16,7 +16,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_con
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.knobs.check import LONG_MODEL_LEN, ignored_settings
+from gaudi_runtime.knobs.setting_errors import LONG_MODEL_LEN, ignored_settings
 from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.planning.coverage import count_steps_up_to, coverage_levels
 from gaudi_runtime.planning.ranges import Dimensions, next_multiple, plan_values

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from gaudi_runtime.buckets.kv_blocks import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.knobs.check import LONG_MODEL_LEN
+from gaudi_runtime.knobs.setting_errors import LONG_MODEL_LEN
 
 RANGED_STRATEGIES = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
 """The strategies that make values from ranges, in the order of comparisons."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.network import ServiceType
-from gaudi_operator.core.children.workloads import (
+from gaudi_operator.core.children.manifests import (
     horizontal_pod_autoscaler,
     network_policy,
     pod_disruption_budget,

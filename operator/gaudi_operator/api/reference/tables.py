@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.api.reference.kubernetes_types import KubernetesType, find_kubernetes_type
-from gaudi_operator.api.schema import INT_OR_STRING, Schema
 from gaudi_operator.api.schema_keywords import PRESERVE
+from gaudi_operator.api.structural_schema import INT_OR_STRING, Schema
 
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}
 _UPPER = {

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedCluster, with_cluster
+from gaudi_operator.cli.kubectl.selected_resource import CommandError, SelectedCluster, with_cluster
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import gate_condition
@@ -19,7 +19,7 @@ from gaudi_operator.core.gate.judgement import judge_gate
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.names import GATE, NAME_LABEL
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
-from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.pods.pod_view import PodView, read_pods
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import WarmupReport
 

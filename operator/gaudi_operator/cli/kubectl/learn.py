@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.selected_resource import CommandError, SelectedResource, with_resource
 from gaudi_operator.cli.plan.options import FormOption, PatchForm
 from gaudi_operator.core.inference import read_inference, read_status
 from gaudi_operator.core.observed import Manifest

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.api.v1alpha1.status import RevisionStatus
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.selected_resource import CommandError, SelectedResource, with_resource
 from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest

@@ -14,7 +14,7 @@ import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.selected_resource import CommandError, SelectedResource, with_resource
 from gaudi_operator.core.inference import read_identity, read_status
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.rollout.controller_revision import stored_revisions

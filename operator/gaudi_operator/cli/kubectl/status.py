@@ -12,7 +12,13 @@ import typer
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
 from gaudi_operator.cli.kubectl.explanation import NOT_OBSERVED, Explanation, explain
 from gaudi_operator.cli.kubectl.leader import minutes_without_change, why_no_leader
-from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
+from gaudi_operator.cli.kubectl.selected_resource import (
+    CommandError,
+    Output,
+    OutputFormat,
+    SelectedResource,
+    with_resource,
+)
 from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs, table
 from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.api.base import dump_non_defaults
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
 from gaudi_operator.cli.kubectl.rollout import (
     UNSAID,
     MergePatch,
@@ -18,6 +17,7 @@ from gaudi_operator.cli.kubectl.rollout import (
     read_stored_revisions,
     refuse_if_paused,
 )
+from gaudi_operator.cli.kubectl.selected_resource import CommandError, SelectedResource, with_resource
 from gaudi_operator.core.inference import read_inference, read_status
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest

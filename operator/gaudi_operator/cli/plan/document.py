@@ -20,8 +20,8 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
-from gaudi_runtime.knobs.check import ignored_knobs
 from gaudi_runtime.knobs.render import why_settings_invalid
+from gaudi_runtime.knobs.setting_errors import ignored_knobs
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.planner import make_plan
 

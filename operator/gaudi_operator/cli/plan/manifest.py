@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from gaudi_operator.api.schema import structural_schema
+from gaudi_operator.api.structural_schema import structural_schema
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.cli.plan.faults import MOST_FAULTS, describe_faults

@@ -50,7 +50,8 @@ from gaudi_runtime.contract.bucketing import MOST_DRAFTS, Strategy
 from gaudi_runtime.contract.config import EngineName, plan_hash
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.attention_settings import QUERY_PADDING, SLICES_FROM, SLICING, slicing_threshold, uses_slices
-from gaudi_runtime.knobs.check import (
+from gaudi_runtime.knobs.fields import PAD_LIMITS, SLICE_SETTINGS, SLICED
+from gaudi_runtime.knobs.setting_errors import (
     argument_errors,
     ignored_knobs,
     ignored_settings,
@@ -58,7 +59,6 @@ from gaudi_runtime.knobs.check import (
     unknown_variables,
     variable_errors,
 )
-from gaudi_runtime.knobs.fields import PAD_LIMITS, SLICE_SETTINGS, SLICED
 from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, read_speculation, why_method_refused
 
 _LEAST_SLICED = 1024

@@ -11,8 +11,8 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.resource import GROUP
-from gaudi_operator.core.blocks import read_object, read_objects, read_text
 from gaudi_operator.core.names import CARDS_VARIABLE, NO_CARDS
+from gaudi_operator.core.nested_objects import read_object, read_objects, read_text
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE, MODEL_PORT_NAME

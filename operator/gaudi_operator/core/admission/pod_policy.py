@@ -31,7 +31,7 @@ from gaudi_operator.core.installation import AllowedHostPath
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.scale_step import resolve_pod_count
+from gaudi_operator.core.rollout.rollout_step import resolve_pod_count
 from gaudi_runtime.errors import Problem
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.view import PodCondition, PodView, read_condition
+from gaudi_operator.core.pods.pod_view import PodCondition, PodView, read_condition
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.text import make_one_line
 

@@ -28,7 +28,7 @@ from gaudi_operator.core.gate.thresholds import (
     has_fewer_graphs,
     shortfalls,
 )
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_runtime.contract.report import WarmupReport
 
 RECOMPILING = "Recompiling"

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.start_delays import has_scheduling_gates
-from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,

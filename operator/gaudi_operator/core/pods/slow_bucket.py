@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.contract.report_fields import Shape
 

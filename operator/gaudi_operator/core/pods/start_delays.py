@@ -10,7 +10,7 @@ from typing import Any
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.text_formats import parse_timestamp
 
 UNSCHEDULABLE_SECONDS = 30

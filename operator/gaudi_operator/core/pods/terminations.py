@@ -10,7 +10,7 @@ from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.report import Phase, WarmupReport
 

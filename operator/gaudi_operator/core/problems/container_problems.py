@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gaudi_operator.api.v1alpha1.status import LastTermination
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.pods.view import OUT_OF_MEMORY, PodView, SideContainer
+from gaudi_operator.core.pods.pod_view import OUT_OF_MEMORY, PodView, SideContainer
 from gaudi_operator.core.problems.criteria import Criteria
 from gaudi_operator.core.problems.resolution import make_problem
 from gaudi_operator.core.problems.spec_fields import advise_on_image, advise_on_memory, image_fields

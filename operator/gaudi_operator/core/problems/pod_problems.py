@@ -12,6 +12,7 @@ from itertools import chain
 from gaudi_operator.core.gate.judgement import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.gate.thresholds import WARMUP_INCOMPLETE, explain_shortfall, why_unreachable
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
     UNSCHEDULABLE_SECONDS,
@@ -25,7 +26,6 @@ from gaudi_operator.core.pods.start_delays import (
     why_unscheduled,
 )
 from gaudi_operator.core.pods.terminations import describe_activity
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.claims import advise_on_claim_mounts, explain_unbound_claims, mentions_volumes
 from gaudi_operator.core.problems.container_problems import (
     container_start_problem,

@@ -19,8 +19,8 @@ from gaudi_operator.api.v1alpha1.status import (
     RevisionTermination,
 )
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.terminations import PodEnd, pod_ends
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.resolution import make_problem
 from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
 from gaudi_runtime.errors import Problem

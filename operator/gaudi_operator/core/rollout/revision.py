@@ -18,8 +18,8 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
-from gaudi_operator.core.blocks import read_object, read_objects
 from gaudi_operator.core.inference import Inference, SpecUnreadable, cache_on_inference
+from gaudi_operator.core.nested_objects import read_object, read_objects
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.base import TolerantModel

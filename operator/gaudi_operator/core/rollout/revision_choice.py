@@ -19,7 +19,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import is_caused_by_revision, pod_problems
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template

@@ -19,23 +19,15 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.start_delays import why_creation_refused, why_unscheduled
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, worst_pod_problem
 from gaudi_operator.core.problems.resolution import worst_problem
 from gaudi_operator.core.rollout.backoff import add_back_off
-from gaudi_operator.core.rollout.replicas import (
-    count_ending_pods,
-    count_pods,
-    describe_excess,
-    full_replicas,
-    limit_replicas,
-    live_workloads,
-)
 from gaudi_operator.core.rollout.revision import Revision, renumber_as_newest
 from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial, last_good_revision
-from gaudi_operator.core.rollout.scale_step import (
+from gaudi_operator.core.rollout.rollout_step import (
     RolloutPolicy,
     RolloutProgress,
     RolloutStep,
@@ -44,6 +36,14 @@ from gaudi_operator.core.rollout.scale_step import (
     rollout_policy,
 )
 from gaudi_operator.core.rollout.state import RolloutState, State
+from gaudi_operator.core.rollout.workload_replicas import (
+    count_ending_pods,
+    count_pods,
+    describe_excess,
+    full_replicas,
+    limit_replicas,
+    live_workloads,
+)
 from gaudi_runtime.errors import Problem
 
 _MAX_TEXT = 600

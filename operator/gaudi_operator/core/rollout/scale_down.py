@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import REMOVED_FIRST
 from gaudi_operator.core.pods.pod_progress import captured_percent
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 
 SEEN_SECONDS = 0.2
 """Seconds between the writes of costs and replicas. The ReplicaSet controller reads them by separate watches."""

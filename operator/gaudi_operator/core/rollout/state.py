@@ -13,12 +13,12 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import Criteria, ExpectedRoom
 from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem
 from gaudi_operator.core.rollout.backoff import FailureRecord
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.scale_step import RolloutPolicy, RolloutProgress, RolloutStep
+from gaudi_operator.core.rollout.rollout_step import RolloutPolicy, RolloutProgress, RolloutStep
 from gaudi_runtime.errors import Problem
 
 LEARNED_PLAN_SECONDS = 600

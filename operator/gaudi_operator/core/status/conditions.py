@@ -17,14 +17,14 @@ from itertools import islice
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.children.workloads import METRIC
+from gaudi_operator.core.children.manifests import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
 from gaudi_operator.core.pods.pod_progress import PendingStep, count_waiting
+from gaudi_operator.core.pods.pod_view import ENDED, PodView
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
-from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rendering.runtime_config import runs_on_cpu
-from gaudi_operator.core.rollout.scale_step import RolloutProgress
+from gaudi_operator.core.rollout.rollout_step import RolloutProgress
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
 from gaudi_runtime.units import plural

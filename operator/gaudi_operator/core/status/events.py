@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, Gaudi
 from gaudi_operator.core.actions import Action, Event, SetGate
 from gaudi_operator.core.gate.condition import gate_message
 from gaudi_operator.core.gate.judgement import FEWER_GRAPHS, WARMED_UP
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 
 
 def reconcile_events(

@@ -6,6 +6,7 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.judgement import RECOMPILING
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.pods.pod_progress import captured_percent, warmup_percent
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
@@ -13,7 +14,6 @@ from gaudi_operator.core.pods.start_delays import (
     has_scheduling_gates,
     unscheduled_since,
 )
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.pod_volumes import describe_fetch_progress
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase

@@ -13,14 +13,14 @@ from gaudi_operator.api.v1alpha1.status import ConditionStatus, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
 from gaudi_operator.core.admission.engine_settings import plan_hints, why_settings_are_ignored
 from gaudi_operator.core.admission.pod_policy import limit_violations, render_limited
-from gaudi_operator.core.children.desired import limited_children
+from gaudi_operator.core.children.child_actions import limited_children
 from gaudi_operator.core.classes import fill_class_defaults
 from gaudi_operator.core.gate.judgement import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.rendering.runtime_config import captures_graphs, preparation
-from gaudi_operator.core.rollout.replicas import describe_excess
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.rollout.workload_replicas import describe_excess
 from gaudi_operator.core.status.cold_shapes import describe_cold_shapes
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles

@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.children.workloads import endpoint_url
+from gaudi_operator.core.children.manifests import endpoint_url
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels

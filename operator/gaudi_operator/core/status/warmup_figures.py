@@ -26,7 +26,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES, captured_percent
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rendering.runtime_config import preparation
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp

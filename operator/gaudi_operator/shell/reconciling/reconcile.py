@@ -20,8 +20,8 @@ from gaudi_operator.shell.reconciling.refusals import subject_of
 from gaudi_operator.shell.reconciling.worker import Worker
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.watching.trimmed_objects import decode_templates
-from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.event_writer import Publisher
+from gaudi_operator.shell.writing.writer import Writer
 from gaudi_runtime.errors import Problem
 
 GATES_AT_ONCE = 32

@@ -20,7 +20,7 @@ OBJECT_BYTES = 2 * 2**20
 RESOURCE_BYTES = 2**20
 """The maximum weight of one GaudiInference. An ordinary one weighs 22 KiB, the largest spec of the tests 260 KiB.
 
-A parsed spec takes 1.3 times this weight (measured), and 64 parsed specs are cached (lead.py): 83 MiB at most.
+A parsed spec takes 1.3 times this weight (measured), and 64 parsed specs are cached (leader.py): 83 MiB at most.
 """
 
 SHARE_BYTES = 16 * 2**20

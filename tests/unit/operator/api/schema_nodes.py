@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gaudi_operator.api.crd import root_schema
-from gaudi_operator.api.schema import Schema
+from gaudi_operator.api.structural_schema import Schema
 
 
 def nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:

@@ -6,9 +6,9 @@ import pytest
 from pydantic import Field, ValidationError
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.schema import structural_schema
 from gaudi_operator.api.schema_keywords import mark_operator_default
 from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
+from gaudi_operator.api.structural_schema import structural_schema
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_operator.core.rollout.revision import revision_inputs, serialize_inputs

@@ -23,7 +23,7 @@ from gaudi_operator.shell.client import ClusterClient as Client
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.store import Key, Store
 from gaudi_operator.shell.watching.trimmed_objects import trim_object
-from gaudi_operator.shell.writing.apply import Writer
+from gaudi_operator.shell.writing.writer import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.support.builders import Object, copied
 from tests.unit.operator.core.reports import FULL, PLANNED

@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.core.names import CONTAINER, GATE, NAME_LABEL, PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed, PodReport
-from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.pods.pod_view import PodView, read_pods
 from gaudi_runtime.contract.report import WarmupReport
 from tests.support.builders import Object
 from tests.unit.operator.core.reports import PLAN

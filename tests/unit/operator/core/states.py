@@ -8,11 +8,11 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.pod_problems import pod_problem, worst_pod_problem
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.scale_step import RolloutPolicy, RolloutProgress, RolloutStep
+from gaudi_operator.core.rollout.rollout_step import RolloutPolicy, RolloutProgress, RolloutStep
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.status.warmup_figures import plan_state
 from gaudi_runtime.contract.report import WarmupReport

@@ -7,10 +7,10 @@ import pytest
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import is_settling
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.rollout.replicas import count_ending_pods
 from gaudi_operator.core.rollout.revision_choice import is_on_trial
+from gaudi_operator.core.rollout.workload_replicas import count_ending_pods
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view

@@ -16,8 +16,8 @@ from gaudi_operator.shell.polling.status_port import PodUnreachable
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.watching.store import Key
-from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.event_writer import Publisher
+from gaudi_operator.shell.writing.writer import Writer
 from tests.support.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 from tests.world.api import Object

@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.engine_protocol.engine import ProfilingEngine
 from gaudi_runtime.engine_protocol.messages import Hello, Update, config_digest
-from gaudi_runtime.engines.select import create_engine, create_rank
+from gaudi_runtime.engines.create_engine import create_engine, create_rank
 from gaudi_runtime.group.follow import follow_leader
 from gaudi_runtime.group.peers import lead_group
 from gaudi_runtime.group.topology import ALONE, Topology

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.kubectl.app import app, main
-from gaudi_operator.cli.kubectl.options import CommandError, parse_resource_name
+from gaudi_operator.cli.kubectl.selected_resource import CommandError, parse_resource_name
 
 
 def call(*arguments: str) -> Result:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.cli.kubectl.gate import container_id, gate_patch, gate_to_open
-from gaudi_operator.cli.kubectl.options import CommandError
+from gaudi_operator.cli.kubectl.selected_resource import CommandError
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import PodReport
 from gaudi_runtime.contract.report import Phase, PhaseProgress

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gaudi_operator.cli.kubectl.options import CommandError
 from gaudi_operator.cli.kubectl.rollout import (
     HEADER,
     aligned_lines,
@@ -12,6 +11,7 @@ from gaudi_operator.cli.kubectl.rollout import (
     resume_patch,
     revision_details,
 )
+from gaudi_operator.cli.kubectl.selected_resource import CommandError
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, shown

@@ -5,7 +5,6 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from gaudi_operator.cli.kubectl.options import CommandError
 from gaudi_operator.cli.kubectl.rollout_status import (
     RolloutOutcome,
     RolloutProgressBar,
@@ -13,6 +12,7 @@ from gaudi_operator.cli.kubectl.rollout_status import (
     evaluate_rollout,
     parse_duration,
 )
+from gaudi_operator.cli.kubectl.selected_resource import CommandError
 from tests.unit.operator.cli.kubectl.kept import FAILURE, revision, shown
 
 READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")

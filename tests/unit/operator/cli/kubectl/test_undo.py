@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.options import CommandError
 from gaudi_operator.cli.kubectl.rollout import find_revision
+from gaudi_operator.cli.kubectl.selected_resource import CommandError
 from gaudi_operator.cli.kubectl.undo import (
     earlier_failure,
     guarded_undo_patch,

@@ -15,7 +15,7 @@ from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
 from gaudi_operator.core.status.spec_conditions import judge_settings_effective
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.check import setting_error
+from gaudi_runtime.knobs.setting_errors import setting_error
 from tests.support.conformance import violations
 from tests.support.examples import EXAMPLES
 from tests.unit.operator.core.cluster import Cluster

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.core.admission.pod_policy import LIMITS, PERMISSIONS, PodPolicy, has_image_prefix, is_path_inside
-from gaudi_operator.core.children.desired import limited_children
+from gaudi_operator.core.children.child_actions import limited_children
 from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import judged

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from syrupy.assertion import SnapshotAssertion
 
-from gaudi_operator.core.children.workloads import (
+from gaudi_operator.core.children.manifests import (
     controller_revision,
     horizontal_pod_autoscaler,
     leader_worker_set,

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.core.actions import Delete
-from gaudi_operator.core.children.desired import find_garbage, unread_config_maps
+from gaudi_operator.core.children.child_actions import find_garbage, unread_config_maps
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision import Revision

@@ -3,10 +3,10 @@
 import pytest
 
 from gaudi_operator.core.actions import Apply
-from gaudi_operator.core.children.desired import child_actions
-from gaudi_operator.core.children.workloads import endpoint_url, pod_disruption_budget, service
+from gaudi_operator.core.children.child_actions import child_actions
+from gaudi_operator.core.children.manifests import endpoint_url, pod_disruption_budget, service
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.rollout.replicas import PlannedReplicas
+from gaudi_operator.core.rollout.workload_replicas import PlannedReplicas
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import state_of
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gaudi_operator.core.children.workloads import network_policy
+from gaudi_operator.core.children.manifests import network_policy
 from gaudi_operator.core.names import NAME_LABEL
 from tests.unit.operator.core.rendered_pod import container, mount, volume
 from tests.unit.operator.core.resources import DEFAULTS, inference

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.children.desired import recipe_config_maps, recipe_pvc_actions
+from gaudi_operator.core.children.child_actions import recipe_config_maps, recipe_pvc_actions
 from gaudi_operator.core.rollout.revision import Revision, are_same_inputs, revision_inputs
 from gaudi_operator.core.rollout.revision_choice import desired_revision
 from tests.support.builders import Object

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import PlanBasis, PlanState
-from gaudi_operator.core.children.workloads import horizontal_pod_autoscaler, scale_down_window
+from gaudi_operator.core.children.manifests import horizontal_pod_autoscaler, scale_down_window
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, judge_autoscaler_active
 from gaudi_runtime.contract.report import Phase

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.revision_choice import has_kept_gate_open, is_on_trial
 from gaudi_runtime.contract.report import ColdShape, Phase, RequestCounts
 from tests.unit.operator.core.cluster import Cluster, stamp

@@ -16,7 +16,7 @@ from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
 from gaudi_operator.core.gate.thresholds import first_skipped_buckets, shortfalls
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.pods.pod_view import PodView, read_pods
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, SkippedBucket
 from tests.support.builders import Object

@@ -15,7 +15,7 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import pods_with_gates
 from gaudi_operator.core.gate.judgement import RECOMPILING, judge_gates
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.report import Phase, RequestCounts

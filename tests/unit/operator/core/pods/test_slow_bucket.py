@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.conditions import judge_warmed_up
 from gaudi_operator.core.status.pods import pod_states
 from gaudi_runtime.contract.report import Phase, PhaseProgress

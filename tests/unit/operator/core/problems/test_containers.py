@@ -9,8 +9,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.terminations import terminations_by_pod
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_runtime.contract.report import (
     Phase,

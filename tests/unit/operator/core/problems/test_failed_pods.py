@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import BackOff, RevisionTermination
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.pod_problems import consecutive_failed_pods, failed_pods_problem
 from gaudi_operator.core.rollout.backoff import FailureRecord, add_back_off
 from gaudi_runtime.errors import Problem

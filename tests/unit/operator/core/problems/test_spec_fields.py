@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.terminations import terminations_by_pod
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.rollout.revision import Revision

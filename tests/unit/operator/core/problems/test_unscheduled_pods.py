@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.problems.spec_fields import claim_fields
 from gaudi_operator.core.rendering.pod_volumes import pod_volumes

@@ -17,7 +17,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.backoff import FailureRecord, failure_records, limit_for_back_off
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.support.builders import Object

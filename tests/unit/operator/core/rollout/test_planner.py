@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gaudi_operator.core.rollout.scale_step import (
+from gaudi_operator.core.rollout.rollout_step import (
     RevisionPodCounts,
     RolloutPolicy,
     RolloutProgress,

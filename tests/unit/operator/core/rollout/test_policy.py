@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
-from gaudi_operator.core.rollout.scale_step import RolloutPolicy, resolve_pod_count, rollout_policy
+from gaudi_operator.core.rollout.rollout_step import RolloutPolicy, resolve_pod_count, rollout_policy
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.rollout.replicas import describe_excess, limit_replicas
 from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.workload_replicas import describe_excess, limit_replicas
 from tests.unit.operator.core.limit_cases import LIMITED
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RevisionPhase, Revisions, RevisionStatus
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import ExpectedRoom
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.revision_choice import choose_revision, last_good_revision

@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import read_identity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.rollout_plan import (
     can_replace_in_place,
     explain_blocked_upgrade,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FIRST
-from gaudi_operator.core.pods.view import PodCondition, PodView
+from gaudi_operator.core.pods.pod_view import PodCondition, PodView
 from gaudi_operator.core.rollout.scale_down import (
     count_pending_removals,
     defer_scale_down,

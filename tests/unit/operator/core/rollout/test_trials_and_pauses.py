@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_operator.core.rollout.scale_step import (
+from gaudi_operator.core.rollout.rollout_step import (
     RevisionPodCounts,
     RolloutPolicy,
     RolloutProgress,

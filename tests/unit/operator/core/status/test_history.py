@@ -5,7 +5,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase, Revisions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.status_builder import revision_states, throttle_status
 from gaudi_runtime.errors import Problem

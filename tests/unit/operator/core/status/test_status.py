@@ -21,7 +21,7 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.thresholds import explain_shortfall
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.status_builder import (
     FIRST_REPORTS_SECONDS,

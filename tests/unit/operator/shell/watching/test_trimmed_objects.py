@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.children.desired import with_hashed_texts
+from gaudi_operator.core.children.child_actions import with_hashed_texts
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION, PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.kinds import (

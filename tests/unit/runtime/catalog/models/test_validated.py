@@ -9,7 +9,7 @@ from gaudi_runtime.catalog.models.validated import (
     validated_models,
     validations_by_card,
 )
-from gaudi_runtime.knobs.check import setting_errors
+from gaudi_runtime.knobs.setting_errors import setting_errors
 
 
 def test_each_model_is_listed_once_per_card() -> None:

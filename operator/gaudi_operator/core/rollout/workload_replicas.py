@@ -20,11 +20,11 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.backoff import limit_for_back_off
 from gaudi_operator.core.rollout.revision import PodGroup, Revision
+from gaudi_operator.core.rollout.rollout_step import RevisionPodCounts
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
-from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import parse_int32
 

@@ -8,8 +8,10 @@ import pytest
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.replicas import (
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.rollout.revision import PodGroup, Revision
+from gaudi_operator.core.rollout.rollout_step import RevisionPodCounts
+from gaudi_operator.core.rollout.workload_replicas import (
     count_ending_pods,
     count_pods,
     full_replicas,
@@ -17,8 +19,6 @@ from gaudi_operator.core.rollout.replicas import (
     revision_of,
     revisions_with_workloads,
 )
-from gaudi_operator.core.rollout.revision import PodGroup, Revision
-from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, resource

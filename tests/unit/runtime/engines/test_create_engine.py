@@ -1,6 +1,6 @@
 """The environment variables of the engine's process."""
 
-from gaudi_runtime.engines.select import set_environment
+from gaudi_runtime.engines.create_engine import set_environment
 from tests.unit.runtime.knobs.configs import vllm_config
 
 

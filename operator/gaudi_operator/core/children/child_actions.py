@@ -19,9 +19,8 @@ from gaudi_operator.api.v1alpha1.network import NetworkAccess, ServiceType
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.admission.pod_policy import find_violations, render_limited
-from gaudi_operator.core.blocks import read_objects, read_text
 from gaudi_operator.core.children.drift import drifted_field
-from gaudi_operator.core.children.workloads import (
+from gaudi_operator.core.children.manifests import (
     controller_revision,
     horizontal_pod_autoscaler,
     leader_worker_set,
@@ -36,12 +35,15 @@ from gaudi_operator.core.children.workloads import (
 from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.nested_objects import read_objects, read_text
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import ENDED
+from gaudi_operator.core.pods.pod_view import ENDED
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.pod_volumes import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.rollout.replicas import (
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.rollout.workload_replicas import (
     PlannedReplicas,
     count_ending_pods,
     full_replicas,
@@ -51,8 +53,6 @@ from gaudi_operator.core.rollout.replicas import (
     running_revisions,
     spec_replicas_by_revision,
 )
-from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import hash_texts
 
 

@@ -12,7 +12,7 @@ from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, G
 from gaudi_operator.errors import StalledError, TransientError, WaitingError
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import POD, SERVICE
-from gaudi_operator.shell.writing.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
+from gaudi_operator.shell.writing.writer import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
 from tests.support.builders import merged
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.world.api import Object, condition

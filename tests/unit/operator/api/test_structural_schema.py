@@ -7,8 +7,8 @@ import pytest
 from pydantic import Field, StringConstraints, create_model
 
 from gaudi_operator.api.base import ApiModel, Labels, Quantity
-from gaudi_operator.api.schema import Schema, SchemaError, status_schema, structural_schema
 from gaudi_operator.api.schema_keywords import Rule, config_with_rules
+from gaudi_operator.api.structural_schema import Schema, SchemaError, status_schema, structural_schema
 
 Short = Annotated[str, Field(max_length=8)]
 

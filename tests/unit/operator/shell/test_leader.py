@@ -10,7 +10,7 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, STATEFUL_SET, WATCHED, Kind
-from gaudi_operator.shell.lead import Leader, LeaderDependencies
+from gaudi_operator.shell.leader import Leader, LeaderDependencies
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.polling.status_port import StatusPort
 from gaudi_operator.shell.watching.kopf_watches import WatchSession

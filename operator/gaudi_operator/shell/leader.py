@@ -22,8 +22,8 @@ from gaudi_operator.shell.reconciling.reconcile import Reconciler
 from gaudi_operator.shell.watching.kopf_watches import WatchSession
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
 from gaudi_operator.shell.watching.store import Store
-from gaudi_operator.shell.writing.apply import Writer
 from gaudi_operator.shell.writing.event_writer import Publisher
+from gaudi_operator.shell.writing.writer import Writer
 
 # If no watch was renewed for this time, the leader is not alive. The time is the longest watch plus one minute, because
 # kopf delays the next watch.

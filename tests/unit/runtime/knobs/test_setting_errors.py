@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import (
+from gaudi_runtime.knobs.setting_errors import (
     argument_errors,
     nearest_names,
     setting_error,

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.names import CONTAINER, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import ContainerExit, ContainerState, PodCondition, PodView, read_pods
+from gaudi_operator.core.pods.pod_view import ContainerExit, ContainerState, PodCondition, PodView, read_pods
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
