@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from gaudi_operator.core.children.manifests import leader_worker_set, replica_set
+from gaudi_operator.core.children.manifests import leader_worker_set_manifest, replica_set_manifest
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
@@ -82,8 +82,8 @@ def workload(
     inference = read_inference({**resource, "metadata": metadata})
     revision = desired_revision(inference, (), defaults)
     if revision.group:
-        return leader_worker_set(inference.identity, revision, 1, {})
-    return replica_set(inference.identity, revision.name, revision.template, 1, {})
+        return leader_worker_set_manifest(inference.identity, revision, 1, {})
+    return replica_set_manifest(inference.identity, revision.name, revision.template, 1, {})
 
 
 RENDERED: dict[str, Object] = {

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 from gaudi_runtime.contract.base import spec_spelling
 
 
-class ContractEnum:
+class ContractEnumSpelling:
     """Annotation of a field whose values are members of an enumeration of the runtime contract."""
 
     def __get_pydantic_core_schema__(self, source: type[StrEnum], _: GetCoreSchemaHandler) -> CoreSchema:
@@ -29,7 +29,7 @@ class ContractEnum:
         )
 
 
-def cel_is_one_of(field: str, *members: StrEnum) -> str:
+def cel_is_one_of_spellings(field: str, *members: StrEnum) -> str:
     """Return CEL that compares a field of `self` with `members` as spelled in resources; false if unset.
 
     The API server does not fill in these fields, so the field and its section may be absent.

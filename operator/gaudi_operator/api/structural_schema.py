@@ -23,20 +23,20 @@ _SAME_AS_ABSENT: tuple[Any, ...] = (None, [], {})
 _BOUND = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
 
 
-class SchemaError(ValueError):
+class StructuralSchemaError(ValueError):
     """The error for a model that has no structural schema."""
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
     """Return the structural schema of `model`, with the names of the API and without references.
 
-    Raises SchemaError for a string, list or map without a bound, and for a type without a structural form.
+    Raises StructuralSchemaError for a string, list or map without a bound, and for a type without a structural form.
     """
     json_schema = model.model_json_schema(by_alias=True)
     return _rewrite_tree(_inline_references(json_schema, json_schema.get("$defs", {})))
 
 
-def status_schema(schema: Schema) -> Schema:
+def structural_status_schema(schema: Schema) -> Schema:
     """Return the structural schema of a status, without defaults and lists of values.
 
     A status field is absent until it is reported. With the definition of an older release, the API server would refuse
@@ -44,7 +44,7 @@ def status_schema(schema: Schema) -> Schema:
     """
     node = {key: value for key, value in schema.items() if key not in ("default", "enum")}
     text = {"maxLength": MOST_VALUE_LENGTH} if "enum" in schema else {}
-    return map_children({**node, **text}, status_schema)
+    return map_child_schemas({**node, **text}, structural_status_schema)
 
 
 def _inline_references(node: Schema, definitions: Schema) -> Schema:
@@ -52,17 +52,17 @@ def _inline_references(node: Schema, definitions: Schema) -> Schema:
     result = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
     if reference := node.get("$ref"):
         result = definitions[reference.removeprefix("#/$defs/")] | result
-    return map_children(result, lambda child: _inline_references(child, definitions))
+    return map_child_schemas(result, lambda child: _inline_references(child, definitions))
 
 
 def _rewrite_tree(node: Schema) -> Schema:
-    node = map_children(node, _rewrite_tree)
+    node = map_child_schemas(node, _rewrite_tree)
     for rewrite in REWRITES:
         node = rewrite(node)
     return node
 
 
-def map_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
+def map_child_schemas(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """Return a schema `node` with `change` applied to each schema directly inside it."""
     result = dict(node)
     for key in ("properties", "patternProperties"):
@@ -97,7 +97,7 @@ def _union_to_int_or_string(node: Schema) -> Schema:
     if not options or INT_OR_STRING in node:
         return node
     if set(options) != {"integer", "string"}:
-        raise SchemaError(f"{sorted(map(str, options))} cannot be a union: use one type, or int and string")
+        raise StructuralSchemaError(f"{sorted(map(str, options))} cannot be a union: use one type, or int and string")
     bounds = _drop_keys(options["integer"] | options["string"], "type", "format")
     return _drop_keys(node, "anyOf") | bounds | {INT_OR_STRING: True}
 
@@ -130,7 +130,7 @@ def _tuple_to_list(node: Schema) -> Schema:
         return node
     first_member, *other_members = node["prefixItems"]
     if any(member != first_member for member in other_members):
-        raise SchemaError("a tuple with members of several types has no structural form: use an object")
+        raise StructuralSchemaError("a tuple with members of several types has no structural form: use an object")
     return _drop_keys(node, "prefixItems") | {"items": first_member}
 
 
@@ -173,7 +173,7 @@ def _set_object_default(node: Schema) -> Schema:
     if "properties" not in node:
         return node
     if default != field_defaults:
-        raise SchemaError(f"an object's default must be that of its fields {field_defaults}, not {default}")
+        raise StructuralSchemaError(f"an object's default must be that of its fields {field_defaults}, not {default}")
     return node | {"default": field_defaults}
 
 
@@ -187,14 +187,14 @@ def _drop_operator_defaults(node: Schema) -> Schema:
 
 
 def _require_bound(node: Schema) -> Schema:
-    """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds.
+    """Raise StructuralSchemaError without an upper bound: the API server estimates the cost of CEL rules from bounds.
 
     Blocks have no bound here, because CEL rules cannot read their fields. The operator limits their size (resource.py).
     """
     kind = "string" if INT_OR_STRING in node else node.get("type", "")
     is_bounded = "enum" in node or "properties" in node or PRESERVE in node
     if kind in _BOUND and not is_bounded and _BOUND[kind] not in node:
-        raise SchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
+        raise StructuralSchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
     return node
 
 

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.actions import Action, Decision, SetGate, changes_live_objects
-from gaudi_operator.core.admission.engine_settings import check_attention_slicing, policy_check
+from gaudi_operator.core.actions import Action, Decision, SetGate, action_changes_live_objects
+from gaudi_operator.core.admission.engine_settings import check_slicing_settings, engine_policy_check
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.spec_checks import (
     check_groups_served,
     check_published_access,
     check_revision_allowed,
-    first_violation,
+    first_spec_violation,
 )
-from gaudi_operator.core.bucket_policy_check import CheckPending, FindResult, PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPolicyCheckPending, FindResult
 from gaudi_operator.core.children.child_actions import child_actions, limited_children
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults, resolve_class
 from gaudi_operator.core.deadlines import Deadlines
@@ -54,7 +54,7 @@ The operator's own writes trigger no reconcile, unless they create or remove pod
 def decide(
     observed: Observed,
     defaults: InstallationDefaults,
-    find_result: FindResult = PolicyCheck.run,
+    find_result: FindResult = BucketPolicyCheck.run,
     read: Callable[[Manifest], Inference] = read_sections,
 ) -> Decision:
     """Decide the actions, the status and the events of one reconcile.
@@ -70,7 +70,7 @@ def decide(
     judged = _decide_gates(inference, platform, observed)
     try:
         return _decide_after_gates(judged, observed, defaults, find_result)
-    except CheckPending as error:
+    except BucketPolicyCheckPending as error:
         return replace(_gate_only_decision(judged), pending_check=error.check)
 
 
@@ -126,7 +126,7 @@ def _pods_in_status(judged: _JudgedGates) -> tuple[tuple[PodView, ...], int]:
 def _decide_after_gates(
     judged: _JudgedGates, observed: Observed, defaults: InstallationDefaults, find_result: FindResult
 ) -> Decision:
-    """Decide everything but the gates. Raises CheckPending."""
+    """Decide everything but the gates. Raises BucketPolicyCheckPending."""
     previous_status, deadlines = judged.previous_status, judged.deadlines
     state, pod_policy = _build_state(judged, observed, defaults)
     violation, desired = _admit_spec(state, pod_policy, find_result)
@@ -134,7 +134,7 @@ def _decide_after_gates(
     state = replace(state, plan=plan_state(state))
     # Only a readable spec defines children and their replicas.
     changes = [] if state.inference.unreadable else _plan_changes(state)
-    if any(changes_live_objects(change, observed) for change in changes):
+    if any(action_changes_live_objects(change, observed) for change in changes):
         deadlines.schedule_requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *changes]
     new_status = make_status(state)
@@ -199,14 +199,14 @@ def _forbidden_revisions(
 
 
 def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) -> tuple[Problem | None, Revision | None]:
-    """Return (violation of the spec, None) or (None, revision that the spec requests). Raises CheckPending."""
+    """Return (violation of the spec, None) or (None, requested revision). Raises BucketPolicyCheckPending."""
     inference, defaults = state.inference, state.defaults
     if inference.unreadable:
         return inference.unreadable, None
     if state.platform.problem:
         return state.platform.problem, None
     filled = fill_class_defaults(inference, state.platform, defaults)
-    if violation := first_violation(filled.inference, defaults) or check_groups_served(inference, state.observed):
+    if violation := first_spec_violation(filled.inference, defaults) or check_groups_served(inference, state.observed):
         return _add_start_time(violation, state.previous_status, state.deadlines), None
     applied_defaults = AppliedClassDefaults(state.platform.name, filled.values) if state.platform.name else None
     desired = desired_revision(inference, state.stored, filled.defaults, filled.inference, applied_defaults)
@@ -214,5 +214,5 @@ def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) ->
     violation = violation or pod_policy.find_violation(desired, limited_children(inference, defaults))
     if desired.name not in {revision.name for revision in state.stored}:
         violation = violation or check_published_access(filled.inference.spec)
-        violation = violation or check_attention_slicing(inference) or find_result(policy_check(inference))
+        violation = violation or check_slicing_settings(inference) or find_result(engine_policy_check(inference))
     return (violation, None) if violation else (None, desired)

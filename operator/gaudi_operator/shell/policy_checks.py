@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from gaudi_operator.clock import Clock
-from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPolicyCheckPending
 from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.errors import Problem
 
@@ -28,7 +28,7 @@ class QueuedCheck(NamedTuple):
     """A check in the queue: the resource, the check, and the callback after the check."""
 
     key: Key
-    check: PolicyCheck
+    check: BucketPolicyCheck
     wake: Callable[[Key], None]
 
 
@@ -75,14 +75,14 @@ class PolicyChecks:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def find_result(self, check: PolicyCheck) -> Problem | None:
-        """Return the result of a check. Raises CheckPending if there is no result yet."""
+    def find_result(self, check: BucketPolicyCheck) -> Problem | None:
+        """Return the result of a check. Raises BucketPolicyCheckPending if there is no result yet."""
         if check.key not in self._results:
-            raise CheckPending(check)
+            raise BucketPolicyCheckPending(check)
         self._results.move_to_end(check.key)
         return self._results[check.key]
 
-    def queue_check(self, key: Key, check: PolicyCheck, wake: Callable[[Key], None]) -> None:
+    def queue_check(self, key: Key, check: BucketPolicyCheck, wake: Callable[[Key], None]) -> None:
         """Queue the check of a resource. `wake` is called with `key` after the check."""
         self._queue.add(QueuedCheck(key, check, wake))
         self._check_added.set()

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Percent
-from gaudi_operator.api.schema_keywords import Rule, rules_keyword
+from gaudi_operator.api.schema_keywords import SchemaRule, rules_keyword
 from gaudi_runtime.trace_collector import GRPC, HTTP, Collector, traces_endpoint
 
 GRPC_PORT = 4317
@@ -20,11 +20,11 @@ OtlpAddress = Annotated[
     ),
     Field(
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="self.startsWith('https://') || self.startsWith('http://')",
                 message="must start with https:// or http://, such as http://otel-collector.monitoring:4317",
             ),
-            Rule(
+            SchemaRule(
                 rule="!self.contains('@') && !self.contains('?')",
                 message="must not contain a password or a key: put the header of your collector into a Secret, and set"
                 " it in engine.env as OTEL_EXPORTER_OTLP_HEADERS",

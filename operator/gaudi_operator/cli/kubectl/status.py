@@ -13,13 +13,13 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
 from gaudi_operator.cli.kubectl.explanation import NOT_OBSERVED, Explanation, explain
 from gaudi_operator.cli.kubectl.leader import minutes_without_change, why_no_leader
 from gaudi_operator.cli.kubectl.selected_resource import (
-    CommandError,
     Output,
     OutputFormat,
+    ResourceCommandError,
     SelectedResource,
     with_resource,
 )
-from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs, table
+from gaudi_operator.cli.kubectl.terminal import terminal_console, terminal_paragraphs, terminal_table
 from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.text_formats import parse_timestamp
@@ -76,7 +76,7 @@ def _remaining_warmup(status: GaudiInferenceStatus, now: datetime) -> str:
     return f"warm-up {status.warmup.percent} %, about {seconds // 60}:{seconds % 60:02} left (an estimate)"
 
 
-def pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
+def status_pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of `kubectl gaudi status`, one per pod, with cells in the order of COLUMNS.
 
     There is no column for the revision, because the pod's name contains the revision.
@@ -108,7 +108,7 @@ def _format_percent(value: int | None) -> str:
     return "-" if value is None else f"{value} %"
 
 
-def add_leader(explanation: Explanation, no_leader_reason: str | None, lease: str) -> Explanation:
+def add_leader_to_status(explanation: Explanation, no_leader_reason: str | None, lease: str) -> Explanation:
     """Return the explanation with what the Lease shows.
 
     If no operator leads, the status may be out of date, so this reason comes first. If an operator leads but has not
@@ -134,13 +134,13 @@ def _read_explanation(selection: SelectedResource, resource: Manifest, lease: st
     explanation = explain(resource)
     namespace, slash, name = lease.partition("/")
     if not slash:
-        raise CommandError(f"--lease {lease} has no namespace: give NAMESPACE/NAME")
+        raise ResourceCommandError(f"--lease {lease} has no namespace: give NAMESPACE/NAME")
     try:
         reason = why_no_leader(selection.cluster.find_lease(selection.name, namespace, name), now)
     except ConfigError as error:
         unknown = () if explanation.ready else (f"whether an operator leads is unknown: {error}",)
         return replace(explanation, evidence=(*explanation.evidence, *unknown))
-    return add_leader(explanation, reason, lease)
+    return add_leader_to_status(explanation, reason, lease)
 
 
 @with_resource
@@ -158,7 +158,7 @@ def status(
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(asdict(explanation), indent=1))
         return
-    console, view = create_console(), view_status(resource, now, explanation)
+    console, view = terminal_console(), view_status(resource, now, explanation)
     if not watch:
         console.print(status_output(view))
     elif console.is_terminal:
@@ -194,10 +194,10 @@ def status_output(view: _StatusView) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    rows = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(view.pods), view.pods, strict=True)]
+    rows = [_coloured_cells(row, pod) for row, pod in zip(status_pod_rows(view.pods), view.pods, strict=True)]
     lines = [Text(line, style="" if number else "bold") for number, line in enumerate(view.heading)]
-    pod_table = table(COLUMNS, rows) if view.pods else Text("No pods.")
-    return Group(*lines, pod_table, *paragraphs(list(_explanation_lines(view.explanation))))
+    pod_table = terminal_table(COLUMNS, rows) if view.pods else Text("No pods.")
+    return Group(*lines, pod_table, *terminal_paragraphs(list(_explanation_lines(view.explanation))))
 
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:

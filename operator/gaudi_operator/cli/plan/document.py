@@ -27,7 +27,7 @@ from gaudi_runtime.planning.planner import make_plan
 
 if TYPE_CHECKING:
     from gaudi_operator.api.v1alpha1.status import PlanState
-    from gaudi_operator.cli.plan.forecast_target import EstimatedBlocks
+    from gaudi_operator.cli.plan.forecast_target import TargetBlocks
     from gaudi_operator.core.inference import Inference
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
@@ -132,7 +132,7 @@ class PlanDocument:
 
     config: RuntimeConfig
     kv_blocks: int | None = None
-    estimated_blocks: "EstimatedBlocks | None" = None
+    estimated_blocks: "TargetBlocks | None" = None
     inference: "Inference | None" = None
     manifest_warnings: tuple[str, ...] = ()
     measured_plan: "PlanState | None" = None
@@ -199,19 +199,19 @@ def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocum
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
-    from gaudi_operator.cli.plan.forecast_target import estimate_blocks, forecast_target
-    from gaudi_operator.cli.plan.manifest import read_manifest
-    from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
+    from gaudi_operator.cli.plan.forecast_target import estimate_target_blocks, forecast_target
+    from gaudi_operator.cli.plan.manifest import read_inference_manifest
+    from gaudi_operator.core.admission.engine_settings import why_engine_settings_are_wrong
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
-    inference, warnings = read_manifest(document, stored=stored)
-    reason = why_settings_are_wrong(inference)
+    inference, warnings = read_inference_manifest(document, stored=stored)
+    reason = why_engine_settings_are_wrong(inference)
     if reason:
         raise ConfigError(reason.removesuffix("."))
     config, target = runtime_config(inference), forecast_target(inference.spec)
     return PlanDocument(
         config,
-        estimated_blocks=estimate_blocks(config, target) if target else None,
+        estimated_blocks=estimate_target_blocks(config, target) if target else None,
         inference=inference,
         manifest_warnings=warnings,
         measured_plan=_measured_plan(document) if stored else None,

@@ -21,7 +21,7 @@ class ForecastTarget(NamedTuple):
     model: str
 
 
-class EstimatedBlocks(NamedTuple):
+class TargetBlocks(NamedTuple):
     """An estimate of the number of KV cache blocks, and the source of the estimate."""
 
     blocks: int
@@ -48,10 +48,10 @@ def _simulated_target(script: dict[str, str]) -> ForecastTarget | None:
     return ForecastTarget(card.name, model) if known_shape(model) else None
 
 
-def estimate_blocks(config: RuntimeConfig, target: ForecastTarget) -> EstimatedBlocks | None:
+def estimate_target_blocks(config: RuntimeConfig, target: ForecastTarget) -> TargetBlocks | None:
     """Return the estimated KV blocks of a deployment, or None if the memory of the card cannot be estimated."""
     result = forecast(inputs_from_config(config), known_shape(target.model), card_named(target.card))
     if result.memory is None:
         return None
     source = f"the description of card {target.card} and the model {target.model}"
-    return EstimatedBlocks(int(result.kv_blocks.value), source)
+    return TargetBlocks(int(result.kv_blocks.value), source)

@@ -2,7 +2,7 @@
 
 See docs/how-to/plan-buckets.md, Learn from traffic.
 
-`read_traffic_texts` sums the traffic of pods. `learn_plan` chooses buckets for this traffic. `print_learned_plan`
+`read_traffic_to_learn` sums the traffic of pods. `learn_plan` chooses buckets for this traffic. `print_learned_plan`
 compares the current and the learned plan.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.comparison import has_unmeasured_graphs
+from gaudi_operator.cli.plan.comparison import compares_unmeasured_graphs
 from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.options import PatchForm
-from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
+from gaudi_operator.cli.plan.output import CommandOutput, output_console, output_table
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.base import spec_spelling
@@ -32,7 +32,7 @@ MOST_FILE_BYTES = 64 * 1024
 
 def _budget_warnings(document: PlanDocument, budget: OptimalSettings) -> tuple[str, ...]:
     """Return a warning if a plan is learned with a budget in bytes although graph sizes are unknown."""
-    if budget.graph_bytes is None or not has_unmeasured_graphs(document):
+    if budget.graph_bytes is None or not compares_unmeasured_graphs(document):
         return ()
     return (
         "--graph-bytes is counted at the rates of HPU graphs, but the bytes of graphs in TorchCompile are unknown. "
@@ -65,7 +65,7 @@ class LearnedPlan:
         return CommandOutput(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
 
     def _show(self) -> None:
-        console = stdout_console()
+        console = output_console()
         print_learned_plan(self, console)
         console.print("-o yaml prints the patch of the GaudiInference.")
 
@@ -113,7 +113,7 @@ def _learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSetti
     return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal_settings, "file": None})
 
 
-def read_traffic_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
+def read_traffic_to_learn(texts: Iterable[tuple[str, str]]) -> Traffic:
     """Return the summed traffic of several pods. `texts` are pairs of a name and the traffic of a pod as text.
 
     Raises PlanImpossible with the name and the line if a text is invalid.
@@ -154,7 +154,7 @@ def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
         for plan_name, scores in (("now", learned_plan.current_scores), ("learned", learned_plan.learned_scores))
     )
     console.print("Both plans on the learned traffic (padding 1.0 is none):")
-    console.print(build_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))
+    console.print(output_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))
 
 
 def _score_cells(score: PlanScore) -> tuple[str, str, str]:

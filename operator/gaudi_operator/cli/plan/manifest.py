@@ -26,7 +26,7 @@ class ParsedManifest(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def read_manifest(document: Mapping[str, Any], *, stored: bool = False) -> ParsedManifest:
+def read_inference_manifest(document: Mapping[str, Any], *, stored: bool = False) -> ParsedManifest:
     """Return the GaudiInference of a manifest.
 
     Raises ConfigError for unknown fields and for values that the models refuse. If `stored` is True, the API server has

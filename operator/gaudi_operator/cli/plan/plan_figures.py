@@ -1,6 +1,7 @@
 """The figures of one plan: graphs, bytes, warm-up seconds, padding and coverage.
 
-`figures_of` computes the figures. If there is no trace, padding is computed for the traffic of `expected_traffic`.
+`calculate_plan_figures` computes the figures. If there is no trace, padding is computed for the traffic of
+`traffic_for_plan_figures`.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class _ExpectedTraffic:
     source: str
 
 
-def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> _ExpectedTraffic:
+def traffic_for_plan_figures(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> _ExpectedTraffic:
     """Return the traffic for which padding is computed: the traffic in the policy, or else a uniform prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
@@ -91,7 +92,7 @@ def _covered_share(phase_coverage: PhaseCoverage) -> float:
     return 1 - phase_coverage.missing / phase_coverage.shapes if phase_coverage.shapes else 1.0
 
 
-def figures_of(
+def calculate_plan_figures(
     plan: BucketPlan, limits: Limits, kv_blocks: int, expected: _ExpectedTraffic, *, bytes_unknown: bool = False
 ) -> PlanFigures:
     """Return the figures of one plan for the expected traffic.

@@ -1,6 +1,6 @@
 """The verdict of a forecast with its reasons and remedies, as pure functions.
 
-The rules in `DeploymentForecast.verdict` are in the order of their priority. For example, a spec that the operator
+The rules in `ForecastWithVerdict.verdict` are in the order of their priority. For example, a spec that the operator
 refuses is REFUSED even if it fits. Graphs that may be missing are a warning, because a model serves without them.
 """
 
@@ -67,7 +67,7 @@ SERVES_ANYWAY = (
 
 
 @dataclass(frozen=True)
-class DeploymentForecast:
+class ForecastWithVerdict:
     """The forecast of a deployment with its verdict and its problems.
 
     `shortfalls_certain` is False if the missing graphs would fit with the lowest estimate of graph bytes.

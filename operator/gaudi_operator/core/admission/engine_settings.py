@@ -31,7 +31,7 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.bucketing import Gaps
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
@@ -64,7 +64,7 @@ from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, read_sp
 _LEAST_SLICED = 1024
 
 
-def check_attention_slicing(inference: Inference) -> Problem | None:
+def check_slicing_settings(inference: Inference) -> Problem | None:
     """Refuse settings of sliced attention that the plugin rejects at load time."""
     spec, limits = inference.spec, plan_limits(inference.spec)
     settings, max_tokens = spec.engine.settings, limits.max_num_batched_tokens
@@ -94,7 +94,7 @@ def check_attention_slicing(inference: Inference) -> Problem | None:
 _SETTING = f"spec.engine.settings {SETTING}"
 
 
-def check_speculation(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_speculation_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse speculative decoding that has no planned buckets or that vLLM's plugin cannot run correctly."""
     spec = inference.spec
     speculation = read_speculation(spec.engine.settings)
@@ -141,16 +141,16 @@ LEAST_BYTES_PER_TOKEN = 2
 
 
 @cache_on_inference
-def policy_check(inference: Inference) -> PolicyCheck:
+def engine_policy_check(inference: Inference) -> BucketPolicyCheck:
     """Return the check of a resource's bucket policy."""
     spec = inference.spec
-    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), max_kv_blocks(spec)
+    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), max_engine_kv_blocks(spec)
     refuses_gaps = spec.warmup.policy is WarmupPolicy.COMPLETE and spec.bucketing.gaps is Gaps.REFUSE
     key = f"{plan_hash(policy, limits)} {kv_blocks} {refuses_gaps}"
-    return PolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
+    return BucketPolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
 
 
-def max_kv_blocks(spec: GaudiInferenceSpec) -> int:
+def max_engine_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of KV blocks that any model can use with this spec."""
     useful_blocks, memory = most_useful_blocks(plan_limits(spec)), spec.accelerator.device_memory
     if memory is None:
@@ -159,7 +159,7 @@ def max_kv_blocks(spec: GaudiInferenceSpec) -> int:
     return min(useful_blocks, cache_bytes // (LEAST_BYTES_PER_TOKEN * spec.engine.block_size))
 
 
-def min_device_memory(spec: GaudiInferenceSpec) -> int:
+def min_engine_memory(spec: GaudiInferenceSpec) -> int:
     """Return the minimum memory budget in bytes that has room for one KV block of any model, at most MOST_MEMORY."""
     return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / _cache_share(spec)))
 
@@ -172,20 +172,20 @@ def _cache_share(spec: GaudiInferenceSpec) -> float:
 
 def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse engine settings that the engine does not know or would misread without reporting an error."""
-    sentence = why_settings_are_wrong(inference)
+    sentence = why_engine_settings_are_wrong(inference)
     return Problem("SettingsWrong", sentence) if sentence else None
 
 
 MOST_SENTENCES = 5
 
 
-def why_settings_are_wrong(inference: Inference) -> str | None:
+def why_engine_settings_are_wrong(inference: Inference) -> str | None:
     """Return a message that names at most MOST_SENTENCES wrong engine settings, or None if all are valid."""
     return _join_sentences([f"spec.{fault}" for fault in _setting_faults(inference)])
 
 
 @cache_on_inference
-def why_settings_are_ignored(inference: Inference) -> str | None:
+def why_engine_settings_are_ignored(inference: Inference) -> str | None:
     """Return a message that names every engine setting without effect, or None if all settings have an effect.
 
     The message also names bucket settings without effect, and variables that resemble knobs.
@@ -253,7 +253,7 @@ def _join_sentences(sentences: list[str]) -> str | None:
     return f"{first_sentences}; and {remaining_count} more." if remaining_count > 0 else f"{first_sentences}."
 
 
-def plan_hints(inference: Inference) -> tuple[str, ...]:
+def engine_settings_hints(inference: Inference) -> tuple[str, ...]:
     """Return hints as sentences: about the execution mode of a stored revision, and about a vLLM engine."""
     spec = inference.spec
     mode_hints = tuple(_execution_mode_hints(inference))

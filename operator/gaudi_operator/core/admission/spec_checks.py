@@ -12,9 +12,9 @@ from gaudi_operator.api.v1alpha1.network import PUBLISHED, AccessFrom, ServiceTy
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.engine_settings import (
     check_engine_settings,
-    check_speculation,
-    max_kv_blocks,
-    min_device_memory,
+    check_speculation_settings,
+    max_engine_kv_blocks,
+    min_engine_memory,
 )
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.inference import Inference, cache_on_inference
@@ -133,11 +133,11 @@ def _check_device_memory(inference: Inference, _: InstallationDefaults) -> Probl
             f"spec.accelerator.deviceMemory {memory} is above 1Ei, but no device has that much memory. Lower the "
             "value.",
         )
-    if max_kv_blocks(spec) < 1:
+    if max_engine_kv_blocks(spec) < 1:
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {memory} is too small for a single KV block. Raise deviceMemory to "
-            f"{format_memory(min_device_memory(spec))}, or lower spec.engine.blockSize or "
+            f"{format_memory(min_engine_memory(spec))}, or lower spec.engine.blockSize or "
             "spec.warmup.graphMemoryPercent.",
         )
     return None
@@ -168,7 +168,7 @@ def check_groups_served(inference: Inference, observed: Observed) -> Problem | N
 
 
 @cache_on_inference
-def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def first_spec_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Return the first violation of a spec on an installation; None if it is accepted."""
     return _first_violation(inference, defaults)
 
@@ -177,7 +177,7 @@ _first_violation = Checks(
     _check_simulation_allowed,
     _check_fields_implemented,
     check_engine_settings,
-    check_speculation,
+    check_speculation_settings,
     _check_image_known,
     _check_device_memory,
     check_shared_memory,

@@ -18,24 +18,24 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.network import NetworkAccess, ServiceType
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.admission.pod_policy import find_violations, render_limited
+from gaudi_operator.core.admission.pod_policy import find_policy_violations, render_for_policy
 from gaudi_operator.core.children.drift import drifted_field
 from gaudi_operator.core.children.manifests import (
-    controller_revision,
-    horizontal_pod_autoscaler,
-    leader_worker_set,
-    network_policy,
-    pod_disruption_budget,
-    replica_set,
-    rollout_annotations,
-    scale_down_window,
-    service,
-    service_account,
+    autoscaler_manifest,
+    autoscaler_manifest_window,
+    controller_revision_manifest,
+    leader_worker_set_manifest,
+    network_policy_manifest,
+    pod_disruption_budget_manifest,
+    replica_set_manifest,
+    service_account_manifest,
+    service_manifest,
+    workload_manifest_annotations,
 )
 from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.nested_objects import read_objects, read_text
+from gaudi_operator.core.nested_objects import read_nested_objects, read_text
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.pod_view import ENDED
 from gaudi_operator.core.rendering.metadata import Object
@@ -57,7 +57,7 @@ from gaudi_operator.core.text_formats import hash_texts
 
 
 @dataclass(frozen=True)
-class Garbage:
+class UnusedChildren:
     """The deletions of unused workloads and ControllerRevisions, and the names of the affected revisions.
 
     `used_names` belong to revisions that must stay, `expired_names` to revisions that are deleted.
@@ -68,9 +68,9 @@ class Garbage:
     expired_names: set[str]
 
 
-def find_garbage(
+def find_unused_children(
     observed: Observed, names: Iterable[str], stored: Iterable[Revision], history_limit: int, stable: str | None = None
-) -> Garbage:
+) -> UnusedChildren:
     """Find workloads and revisions that are no longer needed.
 
     A revision is in use if its name is in `names`, or if it has active pods or desired replicas. Ended pods do not
@@ -88,10 +88,10 @@ def find_garbage(
         *_deletes(unused_workloads, "its revision was replaced and has no pods"),
         *_deletes(expired_revisions, "the history of revisions is full"),
     ]
-    return Garbage(deletes, used_names, expired_names)
+    return UnusedChildren(deletes, used_names, expired_names)
 
 
-def unread_config_maps(observed: Observed, needed_names: Collection[str | None]) -> list[Delete]:
+def unread_config_map_actions(observed: Observed, needed_names: Collection[str | None]) -> list[Delete]:
     """Return the deletions of all ConfigMaps whose names are not in `needed_names`."""
     unread = (config_map for config_map in observed.config_maps if config_map["metadata"]["name"] not in needed_names)
     return _deletes(unread, "no pod uses it")
@@ -124,21 +124,21 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _back_off_writes(state, scaling)
-    rendered = render_limited(state.inference, current, limited_children(state.inference, state.defaults))
-    refused_kinds = {violation.kind for violation in find_violations(rendered, state.platform) if violation.kind}
+    rendered = render_for_policy(state.inference, current, limited_children(state.inference, state.defaults))
+    refused_kinds = {violation.kind for violation in find_policy_violations(rendered, state.platform) if violation.kind}
     inference = state.inference
     if refused_kinds:
         inference = _within_limits(inference, refused_kinds, state.platform.limits)
     history_limit = inference.spec.rollout.revision_history_limit
     desired_names = {current.name, *(name for name, count in scaling.full_replicas.items() if count)}
-    garbage = find_garbage(observed, desired_names, state.stored, history_limit, state.stable_name)
+    garbage = find_unused_children(observed, desired_names, state.stored, history_limit, state.stable_name)
     # A revision without an entry in `scaling` has only terminating pods left, and its workload is gone.
     in_use = garbage.used_names & scaling.replicas.keys()
     revisions = running_revisions(current, state.stored, observed, in_use)
     # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
     # on them.
     kept_revisions = (revision for revision in state.revisions if revision.name not in garbage.expired_names)
-    config_maps = recipe_config_maps(inference, revisions, kept_revisions)
+    config_maps = recipe_config_map_children(inference, revisions, kept_revisions)
     needed_names = {
         *(revision.config_map_name for revision in revisions),
         *(config_map["metadata"]["name"] for config_map in config_maps),
@@ -146,7 +146,7 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     actions = [
         *_missing_writes([*config_maps, *_desired_children(inference, state, revisions, scaling)], observed.children),
         *garbage.deletes,
-        *unread_config_maps(observed, needed_names),
+        *unread_config_map_actions(observed, needed_names),
         *recipe_pvc_actions(inference, revisions, observed.pvcs),
         *_disabled_child_deletes(inference, observed),
     ]
@@ -178,8 +178,8 @@ def limited_children(inference: Inference, defaults: InstallationDefaults) -> di
     """Return the children that a class may limit and that the spec requests, by kind."""
     access, cache = inference.spec.network_access, inference.spec.recipe_cache
     children = [
-        service(inference),
-        *([network_policy(inference, defaults)] if access.is_managed else []),
+        service_manifest(inference),
+        *([network_policy_manifest(inference, defaults)] if access.is_managed else []),
         *([recipe_pvc(inference.identity, cache, None)] if cache and not cache.existing_claim else []),
     ]
     return {child["kind"]: child for child in children}
@@ -201,7 +201,7 @@ def _child_write(child: Object, live: Manifest | None) -> Action | None:
     # The object is being deleted, so an apply would be lost. The next reconcile creates a new object.
     if "deletionTimestamp" in live["metadata"]:
         return None
-    hashed_child = with_hashed_texts(child)
+    hashed_child = hash_child_texts(child)
     changed_field = drifted_field(hashed_child, live)
     if changed_field is None:
         return None
@@ -212,7 +212,7 @@ def _child_write(child: Object, live: Manifest | None) -> Action | None:
     return Apply(child, f"{changed_field} was changed by another client")
 
 
-def with_hashed_texts(child: Object) -> Object:
+def hash_child_texts(child: Object) -> Object:
     """Return a desired child in the form in which the store keeps live objects, for comparison.
 
     The store keeps hashes in place of the texts of a ConfigMap.
@@ -234,15 +234,15 @@ def _desired_children(
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
         *(
-            controller_revision(owner, revision, state.defaults.controller)
+            controller_revision_manifest(owner, revision, state.defaults.controller)
             for revision in state.rollout.revisions_to_record
         ),
-        *([service_account(owner)] if _uses_own_account(owner.name, revisions) else []),
+        *([service_account_manifest(owner)] if _uses_own_account(owner.name, revisions) else []),
         *(runtime_config_map(owner, revision.config) for revision in revisions if revision.config),
-        *([network_policy(inference, state.defaults)] if inference.spec.network_access.is_managed else []),
-        pod_disruption_budget(inference, min(policy.replicas, expected_pods), policy.max_unavailable),
-        service(inference),
-        *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
+        *([network_policy_manifest(inference, state.defaults)] if inference.spec.network_access.is_managed else []),
+        pod_disruption_budget_manifest(inference, min(policy.replicas, expected_pods), policy.max_unavailable),
+        service_manifest(inference),
+        *([autoscaler_manifest(inference, autoscaling, autoscaler_manifest_window(state))] if autoscaling else []),
         *_desired_workloads(state, revisions, scaling),
     ]
     # Revisions that differ only in their pod template share a ConfigMap. The dictionary removes its duplicates.
@@ -257,7 +257,7 @@ def _desired_workloads(state: State, revisions: Iterable[Revision], scaling: Pla
         if revision.name in scaling.replicas:
             is_new = revision.name not in live_replicas
             reason = state.rollout.in_place_reason if revision.name == state.current_name else None
-            annotations = rollout_annotations(reason, full_replicas.get(revision.name))
+            annotations = workload_manifest_annotations(reason, full_replicas.get(revision.name))
             replicas = 0 if is_new and scales_down else scaling.replicas[revision.name]
             yield _render_workload(state.inference.identity, revision, replicas, annotations)
 
@@ -298,8 +298,8 @@ def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Ac
 
 def _render_workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
     if revision.group:
-        return leader_worker_set(owner, revision, replicas, annotations)
-    return replica_set(owner, revision.name, revision.template, replicas, annotations)
+        return leader_worker_set_manifest(owner, revision, replicas, annotations)
+    return replica_set_manifest(owner, revision.name, revision.template, replicas, annotations)
 
 
 def _uses_own_account(name: str, revisions: Iterable[Revision]) -> bool:
@@ -333,7 +333,7 @@ def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs
     return [_delete_child(pvc, "spec.recipeCache is switched off and no pod mounts it") for pvc in owned_pvcs]
 
 
-def recipe_config_maps(
+def recipe_config_map_children(
     inference: Inference, running: Iterable[Revision], kept_revisions: Iterable[Revision]
 ) -> list[Object]:
     """Return the ConfigMap of `kept_revisions` if pods of a `running` revision mount it, or no child."""
@@ -345,5 +345,5 @@ def recipe_config_maps(
 
 def _mounts(revision: Revision, source_kind: str, name_key: str, name: str) -> bool:
     """Return True if the revision's pods mount the object with this name."""
-    volumes = read_objects(revision.template, "spec", "volumes")
+    volumes = read_nested_objects(revision.template, "spec", "volumes")
     return any(read_text(volume, source_kind, name_key) == name for volume in volumes)

@@ -49,7 +49,7 @@ from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 
 @cache_on_inference
-def service(inference: Inference) -> Object:
+def service_manifest(inference: Inference) -> Object:
     """Build the Service of the resource. It publishes only the model port."""
     owner, service_spec = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": service_spec.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
@@ -70,12 +70,12 @@ def endpoint_url(inference: Inference) -> str:
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"
 
 
-def service_account(owner: Identity) -> Object:
+def service_account_manifest(owner: Identity) -> Object:
     """Build the ServiceAccount that pods use unless the resource names another account."""
     return child_manifest("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
 
 
-def network_policy(inference: Inference, defaults: InstallationDefaults) -> Object:
+def network_policy_manifest(inference: Inference, defaults: InstallationDefaults) -> Object:
     """Build the NetworkPolicy, which restricts only ingress to pods."""
     owner = inference.identity
     spec = {
@@ -122,7 +122,7 @@ def _port(name: str) -> Object:
     return {"port": name, "protocol": "TCP"}
 
 
-def pod_disruption_budget(inference: Inference, replicas: int, max_unavailable: int) -> Object:
+def pod_disruption_budget_manifest(inference: Inference, replicas: int, max_unavailable: int) -> Object:
     """Return the budget for all pods of a resource. `max_unavailable` of the `replicas` may be missing.
 
     The budget sets minAvailable. With maxUnavailable, Kubernetes would use the current size of the ReplicaSets, which
@@ -157,7 +157,7 @@ LEAST_WINDOW, MOST_WINDOW = 300, 3600
 """Bounds of the default stabilization window for scale-down, in seconds: the default and the maximum of Kubernetes."""
 
 
-def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window_seconds: int) -> Object:
+def autoscaler_manifest(inference: Inference, autoscaling: Autoscaling, window_seconds: int) -> Object:
     """Build the autoscaler of the resource. `window_seconds` is the default of scaleDown.stabilizationWindowSeconds."""
     owner, behavior = inference.identity, autoscaling.behavior
     spec = {
@@ -182,7 +182,7 @@ def _running_requests_metric(inference: Inference) -> Object:
     return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
 
 
-def scale_down_window(state: State) -> int:
+def autoscaler_manifest_window(state: State) -> int:
     """Return the default stabilization window in seconds. If a pod is removed too early, a new pod must warm up.
 
     The window is the measured warm-up time of the plan. Until a pod of the current revision has measured this time, the
@@ -197,7 +197,7 @@ def scale_down_window(state: State) -> int:
     return min(max(LEAST_WINDOW, 60 * ceil(seconds / 60)), MOST_WINDOW)
 
 
-def controller_revision(owner: Identity, revision: Revision, controller: str) -> Object:
+def controller_revision_manifest(owner: Identity, revision: Revision, controller: str) -> Object:
     """Build the ControllerRevision that stores a revision. `controller` is the installation that runs the revision.
 
     Its data is immutable. Its revision number increases each time the revision is selected to run.
@@ -212,7 +212,7 @@ def _workload_name(owner: Identity, revision: str) -> str:
     return f"{owner.name}-{revision}"
 
 
-def replica_set(
+def replica_set_manifest(
     owner: Identity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
 ) -> Object:
     """Build the ReplicaSet of a revision from a stored pod template. `annotations` store the state of the rollout."""
@@ -225,7 +225,7 @@ def replica_set(
     return child_manifest("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
 
 
-def rollout_annotations(in_place_reason: str | None, full_replicas: int | None) -> dict[str, str]:
+def workload_manifest_annotations(in_place_reason: str | None, full_replicas: int | None) -> dict[str, str]:
     """Return the annotations of a workload that store its rollout state.
 
     `in_place_reason` is the reason why the rollout replaces pods in place (rollout/rollout_plan.py). `full_replicas` is
@@ -240,7 +240,9 @@ def rollout_annotations(in_place_reason: str | None, full_replicas: int | None) 
 GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 
 
-def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+def leader_worker_set_manifest(
+    owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]
+) -> Object:
     """Build the LeaderWorkerSet with `replicas` groups. `annotations` store the state of the rollout.
 
     If one pod of a group restarts, the other pods restart themselves (docs/how-to/several-nodes.md, When a pod is

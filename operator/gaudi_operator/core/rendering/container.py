@@ -4,7 +4,7 @@ If pods share recipes or send traces, the container also has a variable with the
 The user's containers in the same pod have the same security context, but the operator gives them no secrets.
 """
 
-from gaudi_operator.api.base import dump_non_defaults
+from gaudi_operator.api.base import dump_api_model
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.inference_class import Capability
 from gaudi_operator.api.v1alpha1.model import PullPolicy
@@ -205,8 +205,8 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
     devices = {"hugepages-2Mi": accelerator.hugepages} if accelerator.hugepages else {}
     if not runs_on_cpu(accelerator) and not accelerator.resource_claim_template_name:
         devices[CARD_RESOURCE] = str(spec.parallelism.ranks_per_pod)
-    limits = {**dump_non_defaults(spec.pod.resources.limits), **devices}
-    requests = {**dump_non_defaults(spec.pod.resources.requests), **devices}
+    limits = {**dump_api_model(spec.pod.resources.limits), **devices}
+    requests = {**dump_api_model(spec.pod.resources.requests), **devices}
     # Kubernetes rejects hugepages in a container that requests neither CPU nor memory. A CPU limit is also a CPU
     # request.
     if accelerator.hugepages and "cpu" not in limits:

@@ -19,7 +19,7 @@ from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
 from gaudi_operator.core.inference import Inference, SpecUnreadable, cache_on_inference
-from gaudi_operator.core.nested_objects import read_object, read_objects
+from gaudi_operator.core.nested_objects import read_nested_object, read_nested_objects
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.text_formats import short_hash
 from gaudi_runtime.contract.base import TolerantModel
@@ -257,9 +257,11 @@ class Revision:
 
 def _count_devices(template: Mapping[str, Any]) -> int:
     """Return the number of devices that a pod requests. Only the names of devices contain a domain."""
-    containers = (each for field in ("containers", "initContainers") for each in read_objects(template, "spec", field))
+    containers = (
+        each for field in ("containers", "initContainers") for each in read_nested_objects(template, "spec", field)
+    )
     # Kubernetes requires the limit and the request of a device to be equal, so read only the limits.
-    limits = (read_object(container, "resources", "limits") for container in containers)
+    limits = (read_nested_object(container, "resources", "limits") for container in containers)
     return sum(_read_amount(amount) for each in limits for name, amount in each.items() if "/" in name)
 
 

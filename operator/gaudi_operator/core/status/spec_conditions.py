@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from gaudi_operator.api.v1alpha1.status import ConditionStatus, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
-from gaudi_operator.core.admission.engine_settings import plan_hints, why_settings_are_ignored
-from gaudi_operator.core.admission.pod_policy import limit_violations, render_limited
+from gaudi_operator.core.admission.engine_settings import engine_settings_hints, why_engine_settings_are_ignored
+from gaudi_operator.core.admission.pod_policy import policy_limit_violations, render_for_policy
 from gaudi_operator.core.children.child_actions import limited_children
 from gaudi_operator.core.classes import fill_class_defaults
 from gaudi_operator.core.gate.judgement import ADD_SIZES, has_only_vision_recompiles
@@ -60,9 +60,12 @@ def _reported_violations(state: State, revision: Revision) -> list[str]:
     if not state.platform.only_warns:
         return []
     inference, limits = state.inference, state.platform.limits
-    rendered = render_limited(inference, revision, limited_children(inference, state.defaults))
+    rendered = render_for_policy(inference, revision, limited_children(inference, state.defaults))
     excess = describe_excess(inference, limits, revision)
-    return [*(violation.message for violation in limit_violations(rendered, limits)), *([excess] if excess else [])]
+    return [
+        *(violation.message for violation in policy_limit_violations(rendered, limits)),
+        *([excess] if excess else []),
+    ]
 
 
 def judge_replicas_limited(state: State) -> Verdict | None:
@@ -109,7 +112,7 @@ def judge_plan_accepted(state: State) -> Verdict:
     if state.violation:
         return Verdict(FALSE, state.violation.reason, state.violation.message)
     status, reason, shortfall = _judge_captured(state.plan, state.inference) if state.plan else (TRUE, "Accepted", None)
-    sentences = (describe_plan(state.plan, state.inference), shortfall, *plan_hints(state.inference))
+    sentences = (describe_plan(state.plan, state.inference), shortfall, *engine_settings_hints(state.inference))
     return Verdict(status, reason, " ".join(sentence for sentence in sentences if sentence))
 
 
@@ -171,7 +174,7 @@ def _has_cold_shapes(report: WarmupReport) -> bool:
 
 def judge_settings_effective(state: State) -> Verdict:
     """Judge the condition SettingsEffective: every setting of the spec has an effect."""
-    message = why_settings_are_ignored(state.inference)
+    message = why_engine_settings_are_ignored(state.inference)
     if message:
         return Verdict(FALSE, "SettingsIgnored", message)
     if miss_reason := recipe_miss_reason(state):

@@ -8,8 +8,8 @@ from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
-from gaudi_operator.core.classes import needs_namespace_labels
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
+from gaudi_operator.core.classes import classes_need_namespace_labels
 from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.status.refusal import add_refusal
@@ -42,7 +42,7 @@ Their changes are noticed by the next reconcile, at the latest after this interv
 log = logging.getLogger(__name__)
 
 Wake = Callable[[Key], None]
-QueueCheck = Callable[[Key, PolicyCheck, Wake], None]
+QueueCheck = Callable[[Key, BucketPolicyCheck, Wake], None]
 """A function that queues the check of a resource's policy, and calls its last argument with the key after the check."""
 
 
@@ -70,7 +70,7 @@ class Reconciler:
         if observed is None:
             return None
         self.reports.set_polled_pods(key, observed.pods)
-        needs_labels = needs_namespace_labels(observed)
+        needs_labels = classes_need_namespace_labels(observed)
         if needs_labels:
             observed = replace(observed, namespace_labels=await self.writer.read_namespace_labels(key))
         decision = self.decide(decode_templates(observed))

@@ -13,7 +13,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
-from gaudi_operator.core.bucket_policy_check import FindResult, PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, FindResult
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
@@ -108,7 +108,7 @@ class Cluster:
             status_held_since=START,  # short-lived states are over at the next reconcile
         )
 
-    def operate(self, find_result: FindResult = PolicyCheck.run) -> Decision:
+    def operate(self, find_result: FindResult = BucketPolicyCheck.run) -> Decision:
         """Run one reconcile and perform its actions. The clock advances by one second."""
         self.now += timedelta(seconds=1)
         plan = decide(self.observed(), self.defaults, find_result)

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.shell.kinds import kind_of
 from gaudi_operator.shell.watching.incoming import reduce_foreign
 from gaudi_runtime.errors import Problem
@@ -160,7 +160,7 @@ def _reconcile_twice(cost: Cost, found: Found) -> None:
 
 
 def _decide(cluster: Cluster, cost: Cost, found: Found) -> None:
-    def check(policy_check: PolicyCheck) -> Problem | None:
+    def check(policy_check: BucketPolicyCheck) -> Problem | None:
         began = time.process_time()
         try:
             return policy_check.run()

@@ -6,7 +6,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import ApiResponse
 from gaudi_operator.shell.kinds import SERVICE
@@ -41,7 +41,7 @@ class Operator:
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.requeue_after: float | None = None
-        self.queued_checks: list[tuple[Key, PolicyCheck, Callable[[Key], None]]] = []
+        self.queued_checks: list[tuple[Key, BucketPolicyCheck, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)

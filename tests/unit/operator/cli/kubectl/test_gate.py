@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.gate import container_id, gate_patch, gate_to_open
-from gaudi_operator.cli.kubectl.selected_resource import CommandError
+from gaudi_operator.cli.kubectl.gate import gate_container_id, gate_patch, gate_to_open
+from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import PodReport
 from gaudi_runtime.contract.report import Phase, PhaseProgress
@@ -81,7 +81,7 @@ BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_f
 def test_refusal_says_why_the_gate_stays_closed(
     manifest: Object, answer: PodReport, spec: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(ResourceCommandError) as refused:
         gate_to_open(manifest, answer, resource(**spec), NOW)
     assert words in str(refused.value)
 
@@ -95,4 +95,4 @@ def test_refusal_says_why_the_gate_stays_closed(
     ],
 )
 def test_container_is_read_with_and_without_an_earlier_gate(manifest: Object, container: str) -> None:
-    assert container_id(manifest, NOW) == container
+    assert gate_container_id(manifest, NOW) == container

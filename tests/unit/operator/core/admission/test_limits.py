@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
-from gaudi_operator.core.admission.pod_policy import LIMITS, PERMISSIONS, PodPolicy, has_image_prefix, is_path_inside
+from gaudi_operator.core.admission.pod_policy import (
+    LIMITS,
+    PERMISSIONS,
+    PodPolicy,
+    matches_policy_image_prefix,
+    matches_policy_path_prefix,
+)
 from gaudi_operator.core.children.child_actions import limited_children
 from gaudi_operator.core.rollout.revision_choice import desired_revision
 from gaudi_runtime.errors import Problem
@@ -286,7 +292,7 @@ def test_class_without_a_list_still_requires_permissions() -> None:
     ],
 )
 def test_image_prefix_matches_complete_path_parts(image: str, prefix: str, starts: bool) -> None:
-    assert has_image_prefix(image, prefix) is starts
+    assert matches_policy_image_prefix(image, prefix) is starts
 
 
 def test_other_tolerations_do_not_allow_control_plane_nodes() -> None:
@@ -319,4 +325,4 @@ def test_no_class_allows_a_toleration_without_a_key() -> None:
     ],
 )
 def test_prefix_matches_complete_folder_names(path: str, prefix: str, below: bool) -> None:
-    assert is_path_inside(path, prefix) is below
+    assert matches_policy_path_prefix(path, prefix) is below

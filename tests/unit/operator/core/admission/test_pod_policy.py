@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_controlling_annotation
+from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_limited_controlling_annotation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.rollout.revision_choice import desired_revision
@@ -154,7 +154,7 @@ def test_field_limited_to_the_namespace_is_allowed(spec: dict[str, Any]) -> None
     ],
 )
 def test_node_agent_annotations_are_listed(annotation: str, foreign: bool) -> None:
-    assert is_controlling_annotation(annotation) is foreign
+    assert is_limited_controlling_annotation(annotation) is foreign
 
 
 @pytest.mark.parametrize(

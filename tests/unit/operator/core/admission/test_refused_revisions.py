@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_checks import check_groups_served, check_revision_allowed, first_violation
+from gaudi_operator.core.admission.spec_checks import check_groups_served, check_revision_allowed, first_spec_violation
 from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision_choice import desired_revision
@@ -60,8 +60,8 @@ def test_group_with_its_controller_is_accepted() -> None:
 
 def test_spec_is_checked_again_after_an_installation_change() -> None:
     asked = inference(engine={"name": "sim"})
-    assert first_violation(asked, DEFAULTS) is None
-    assert first_violation(asked, WITHOUT_SIMULATION) == Problem(
+    assert first_spec_violation(asked, DEFAULTS) is None
+    assert first_spec_violation(asked, WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         "spec.engine.name: sim is not allowed by this installation, because the sim engine answers without a model. "
         "Use vllm, or install the operator with allowSimulation.",

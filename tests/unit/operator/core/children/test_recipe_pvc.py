@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.children.child_actions import recipe_config_maps, recipe_pvc_actions
+from gaudi_operator.core.children.child_actions import recipe_config_map_children, recipe_pvc_actions
 from gaudi_operator.core.rollout.revision import Revision, are_same_inputs, revision_inputs
 from gaudi_operator.core.rollout.revision_choice import desired_revision
 from tests.support.builders import Object
@@ -148,5 +148,5 @@ def test_named_pvc_is_mounted_and_not_created() -> None:
 
 
 def test_pods_with_a_named_pvc_read_the_kept_revisions() -> None:
-    (found,) = recipe_config_maps(inference(**OWN), [revision(**OWN)], [revision(**OWN)])
+    (found,) = recipe_config_map_children(inference(**OWN), [revision(**OWN)], [revision(**OWN)])
     assert found["metadata"]["name"] == "tiny-recipes"

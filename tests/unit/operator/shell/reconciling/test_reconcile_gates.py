@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
-from gaudi_operator.core.admission.engine_settings import policy_check
+from gaudi_operator.core.admission.engine_settings import engine_policy_check
 from gaudi_operator.core.gate.condition import gate_status
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import ApiResponse
@@ -15,7 +15,7 @@ from tests.unit.operator.shell.memory import KEY, NAMESPACE, manifest
 from tests.unit.operator.shell.reconciled import AWAY, REFUSED, Operator, made
 from tests.world.api import Object
 
-CHECK = policy_check(inference())
+CHECK = engine_policy_check(inference())
 
 
 def test_gates_are_written_before_anything_else(operator: Operator) -> None:

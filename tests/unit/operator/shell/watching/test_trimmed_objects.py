@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.children.child_actions import with_hashed_texts
+from gaudi_operator.core.children.child_actions import hash_child_texts
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION, PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.kinds import (
@@ -196,7 +196,7 @@ def test_json_that_is_not_an_object_is_refused(text: bytes) -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_all_written_fields_of_a_child_are_kept(example: str) -> None:
     for child in children(example).values():
-        assert trim_object(kind_of(child), child) == with_hashed_texts(child)
+        assert trim_object(kind_of(child), child) == hash_child_texts(child)
 
 
 def test_content_of_a_config_map_is_a_digest() -> None:
