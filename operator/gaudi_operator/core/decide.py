@@ -17,21 +17,21 @@ from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPol
 from gaudi_operator.core.children.child_actions import child_actions, limited_children
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults, resolve_class
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.condition import pods_with_gates
+from gaudi_operator.core.gate.condition import pods_with_gate_conditions
 from gaudi_operator.core.gate.judgement import judge_gates
-from gaudi_operator.core.inference import Inference, read_sections, read_status
+from gaudi_operator.core.inference import Inference, read_inference_sections, read_inference_status
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.pod_view import PodView, read_pods
+from gaudi_operator.core.pods.pod_view import PodView, read_pod_views
 from gaudi_operator.core.pods.terminations import terminations_by_pod
 from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, spec_refused_since
-from gaudi_operator.core.rollout.backoff import failure_records
-from gaudi_operator.core.rollout.controller_revision import stored_revisions
-from gaudi_operator.core.rollout.revision import AppliedClassDefaults, Revision
-from gaudi_operator.core.rollout.revision_choice import desired_revision, use_stored_mode
+from gaudi_operator.core.rollout.backoff import back_off_records
+from gaudi_operator.core.rollout.controller_revision import read_controller_revisions
+from gaudi_operator.core.rollout.revision import Revision, RevisionClassDefaults
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision, use_mode_of_chosen_revision
 from gaudi_operator.core.rollout.rollout_plan import plan_rollout
-from gaudi_operator.core.rollout.rollout_step import RolloutPolicy, rollout_policy
-from gaudi_operator.core.rollout.scale_down import count_pending_removals
+from gaudi_operator.core.rollout.rollout_step import RolloutStepLimits, rollout_step_limits
+from gaudi_operator.core.rollout.scale_down import count_scale_down_removals
 from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_operator.core.rollout.workload_replicas import (
     limit_replicas,
@@ -39,9 +39,9 @@ from gaudi_operator.core.rollout.workload_replicas import (
     revisions_with_workloads,
     spec_replicas_by_revision,
 )
-from gaudi_operator.core.status.events import reconcile_events
-from gaudi_operator.core.status.status_builder import have_all_pods_reported, make_status, throttle_status
-from gaudi_operator.core.status.warmup_figures import plan_state
+from gaudi_operator.core.status.events import status_events
+from gaudi_operator.core.status.status_builder import build_status, is_status_complete, throttle_status
+from gaudi_operator.core.status.warmup_figures import warmup_plan_state
 from gaudi_runtime.errors import Problem
 
 FOLLOW_UP_SECONDS = 0.1
@@ -55,7 +55,7 @@ def decide(
     observed: Observed,
     defaults: InstallationDefaults,
     find_result: FindResult = BucketPolicyCheck.run,
-    read: Callable[[Manifest], Inference] = read_sections,
+    read: Callable[[Manifest], Inference] = read_inference_sections,
 ) -> Decision:
     """Decide the actions, the status and the events of one reconcile.
 
@@ -66,7 +66,7 @@ def decide(
     platform = resolve_class(inference, observed, defaults)
     # The garbage collector of the cluster deletes the children of a deleted resource.
     if inference.identity.deleting or platform.served_elsewhere:
-        return Decision((), read_status(observed.resource), writes_status=False)
+        return Decision((), read_inference_status(observed.resource), writes_status=False)
     judged = _decide_gates(inference, platform, observed)
     try:
         return _decide_after_gates(judged, observed, defaults, find_result)
@@ -85,7 +85,7 @@ class _JudgedGates:
     platform: ResolvedClass
     previous_status: GaudiInferenceStatus
     deadlines: Deadlines
-    rollout_policy: RolloutPolicy
+    rollout_policy: RolloutStepLimits
     gates: Sequence[SetGate]
     pods: tuple[PodView, ...]
     stored: tuple[Revision, ...]
@@ -93,24 +93,24 @@ class _JudgedGates:
 
 def _decide_gates(inference: Inference, platform: ResolvedClass, observed: Observed) -> _JudgedGates:
     """Judge the gates. Of the spec, the judgement reads only `readiness`, `replicas` and `rollout`."""
-    previous_status, deadlines = read_status(observed.resource), Deadlines(observed.now)
-    stored = stored_revisions(observed.revisions)
+    previous_status, deadlines = read_inference_status(observed.resource), Deadlines(observed.now)
+    stored = read_controller_revisions(observed.revisions)
     running = next((each for each in stored if each.name == previous_status.revision.current), None)
     limited = limit_replicas(inference, platform.enforced_limits, running, observed) if running else inference
-    policy = rollout_policy(inference.spec.rollout, limited.spec.replicas)
-    pods = read_pods(observed)
-    pending_removals = count_pending_removals(pods, spec_replicas_by_revision(observed))
+    policy = rollout_step_limits(inference.spec.rollout, limited.spec.replicas)
+    pods = read_pod_views(observed)
+    pending_removals = count_scale_down_removals(pods, spec_replicas_by_revision(observed))
     gates = judge_gates(
         *(pods, inference.spec.readiness, policy.min_available_pods, deadlines, pending_removals),
         spec_is_readable=inference.unreadable is None,
     )
-    pods = pods_with_gates(pods, gates, observed.now)
+    pods = pods_with_gate_conditions(pods, gates, observed.now)
     return _JudgedGates(inference, platform, previous_status, deadlines, policy, gates, pods, stored)
 
 
 def _gate_only_decision(judged: _JudgedGates) -> Decision:
     """Return a decision with only the gate writes and their events, because the policy is not checked yet."""
-    events = reconcile_events(judged.previous_status, judged.previous_status, judged.gates, *_pods_in_status(judged))
+    events = status_events(judged.previous_status, judged.previous_status, judged.gates, *_pods_in_status(judged))
     return Decision(tuple(judged.gates), judged.previous_status, events, judged.deadlines.requeue_after)
 
 
@@ -131,20 +131,20 @@ def _decide_after_gates(
     state, pod_policy = _build_state(judged, observed, defaults)
     violation, desired = _admit_spec(state, pod_policy, find_result)
     state = plan_rollout(replace(state, violation=violation), desired)
-    state = replace(state, plan=plan_state(state))
+    state = replace(state, plan=warmup_plan_state(state))
     # Only a readable spec defines children and their replicas.
     changes = [] if state.inference.unreadable else _plan_changes(state)
     if any(action_changes_live_objects(change, observed) for change in changes):
         deadlines.schedule_requeue(FOLLOW_UP_SECONDS)
     actions: list[Action] = [*judged.gates, *changes]
-    new_status = make_status(state)
+    new_status = build_status(state)
     status, held_since = throttle_status(
-        previous_status, new_status, observed, deadlines, all_reported=have_all_pods_reported(state)
+        previous_status, new_status, observed, deadlines, all_reported=is_status_complete(state)
     )
     return Decision(
         tuple(actions),
         status,
-        reconcile_events(previous_status, status, actions, state.updated_pods, state.desired_replicas),
+        status_events(previous_status, status, actions, state.updated_pods, state.desired_replicas),
         deadlines.requeue_after,
         status_held_since=held_since,
     )
@@ -165,7 +165,7 @@ def _build_state(judged: _JudgedGates, observed: Observed, defaults: Installatio
     terminations = terminations_by_pod(pods, previous_status, observed.reports)
     pod_policy = PodPolicy(judged.inference, defaults.allow_host_path, platform)
     state = State(
-        inference=use_stored_mode(judged.inference, stored),
+        inference=use_mode_of_chosen_revision(judged.inference, stored),
         previous_status=previous_status,
         observed=observed,
         defaults=defaults,
@@ -173,7 +173,7 @@ def _build_state(judged: _JudgedGates, observed: Observed, defaults: Installatio
         pods=pods,
         stored=stored,
         terminations=terminations,
-        failures=failure_records(pods, previous_status, terminations, observed.now),
+        failures=back_off_records(pods, previous_status, terminations, observed.now),
         forbidden=_forbidden_revisions((*stored, *revisions_with_workloads(stored, observed)), pod_policy, defaults),
         rollout=RolloutState(judged.rollout_policy),
         platform=platform,
@@ -208,8 +208,8 @@ def _admit_spec(state: State, pod_policy: PodPolicy, find_result: FindResult) ->
     filled = fill_class_defaults(inference, state.platform, defaults)
     if violation := first_spec_violation(filled.inference, defaults) or check_groups_served(inference, state.observed):
         return _add_start_time(violation, state.previous_status, state.deadlines), None
-    applied_defaults = AppliedClassDefaults(state.platform.name, filled.values) if state.platform.name else None
-    desired = desired_revision(inference, state.stored, filled.defaults, filled.inference, applied_defaults)
+    applied_defaults = RevisionClassDefaults(state.platform.name, filled.values) if state.platform.name else None
+    desired = choose_desired_revision(inference, state.stored, filled.defaults, filled.inference, applied_defaults)
     violation = state.forbidden.get(desired.name)
     violation = violation or pod_policy.find_violation(desired, limited_children(inference, defaults))
     if desired.name not in {revision.name for revision in state.stored}:

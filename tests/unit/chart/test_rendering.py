@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.api.crd import class_crd, inference_crd
-from gaudi_operator.settings import Settings, variable_of
+from gaudi_operator.settings import Settings, setting_variable
 from scripts.chart_docs import NAMESPACE
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, of_kind, only, pod_of, render
 
@@ -78,7 +78,7 @@ def test_pods_spread_over_nodes_by_their_own_selector(defaults: list[Object]) ->
 
 
 def test_environment_sets_every_setting_of_the_operator(defaults: list[Object]) -> None:
-    known = {str(field.validation_alias or variable_of(name)) for name, field in Settings.model_fields.items()}
+    known = {str(field.validation_alias or setting_variable(name)) for name, field in Settings.model_fields.items()}
     assert set(environment_of(defaults)) == known - SET_BY_NOBODY
 
 

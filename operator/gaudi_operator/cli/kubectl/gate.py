@@ -16,10 +16,10 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.condition import gate_condition
 from gaudi_operator.core.gate.judgement import judge_gate
-from gaudi_operator.core.gate.thresholds import explain_shortfall
+from gaudi_operator.core.gate.thresholds import explain_threshold_shortfall
 from gaudi_operator.core.names import GATE, NAME_LABEL
-from gaudi_operator.core.observed import Manifest, Observed, PodReport
-from gaudi_operator.core.pods.pod_view import PodView, read_pods
+from gaudi_operator.core.observed import Manifest, Observed, ObservedReport
+from gaudi_operator.core.pods.pod_view import PodView, read_pod_views
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import WarmupReport
 
@@ -43,7 +43,7 @@ def open_gate(selection: SelectedCluster, pod: PodName) -> None:
     except ValidationError as error:
         raise ResourceCommandError(f"the answer of pod {pod} is not a report of its warm-up") from error
     # Read the pod again. If its container has restarted since the first read, the report may be from either container.
-    fetched = PodReport(gate_container_id(manifest, now), now, report)
+    fetched = ObservedReport(gate_container_id(manifest, now), now, report)
     gate = gate_to_open(cluster.read_pod(name, pod), fetched, resource, now)
     if gate is None:
         typer.echo(f"The gate of pod/{pod} is already open")
@@ -54,16 +54,16 @@ def open_gate(selection: SelectedCluster, pod: PodName) -> None:
 
 def gate_container_id(pod: Manifest, now: datetime) -> str:
     """Return the ID of a pod's runtime container, or an empty text if the container has not started."""
-    (view,) = read_pods(Observed({}, pods=(pod,), now=now))
+    (view,) = read_pod_views(Observed({}, pods=(pod,), now=now))
     return view.container.id if view.container else ""
 
 
-def gate_to_open(pod: Manifest, report: PodReport, resource: Manifest, now: datetime) -> SetGate | None:
+def gate_to_open(pod: Manifest, report: ObservedReport, resource: Manifest, now: datetime) -> SetGate | None:
     """Return the write that opens the gate of a pod, or None if the gate is already open.
 
     Raises ResourceCommandError with the reason if the operator would not open the gate.
     """
-    (view,) = read_pods(Observed(resource, pods=(pod,), reports={pod["metadata"]["uid"]: report}, now=now))
+    (view,) = read_pod_views(Observed(resource, pods=(pod,), reports={pod["metadata"]["uid"]: report}, now=now))
     readiness = _read_readiness(resource)
     if refusal := _explain_refusal(pod, view, readiness):
         raise ResourceCommandError(f"pod {view.name} is not ready for traffic: {refusal}")
@@ -95,7 +95,7 @@ def _explain_refusal(pod: Manifest, view: PodView, readiness: Readiness) -> str 
         return "it is terminating or has ended"
     if view.report is None:
         return view.ignored_reason or "its container is not running"
-    shortfall = explain_shortfall(view.report, readiness)
+    shortfall = explain_threshold_shortfall(view.report, readiness)
     return shortfall[1] if shortfall else None
 
 

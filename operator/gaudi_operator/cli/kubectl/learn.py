@@ -9,7 +9,7 @@ import typer
 
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
 from gaudi_operator.cli.plan.options import FormOption, PatchForm
-from gaudi_operator.core.inference import read_inference, read_status
+from gaudi_operator.core.inference import read_inference, read_inference_status
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.bucketing import OptimalSettings
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
@@ -41,7 +41,7 @@ def learn(selection: SelectedResource, form: FormOption = PatchForm.OPTIMAL, app
     from gaudi_operator.cli.plan.output import print_output_warnings
 
     resource = selection.cluster.fetch_inference(selection.name)
-    document, plan = read_plan_document(resource, stored=True), read_status(resource).plan
+    document, plan = read_plan_document(resource, stored=True), read_inference_status(resource).plan
     # If a pod has reported the number of its KV cache blocks, use this number, because the decode buckets depend on it.
     document = replace(document, kv_blocks=plan.kv_blocks) if plan else document
     learned_plan = learn_plan(document, read_traffic_to_learn(_read_traffic(selection)), OptimalSettings(), form)

@@ -12,10 +12,10 @@ import typer
 
 from gaudi_operator.api.v1alpha1.status import RevisionStatus
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
-from gaudi_operator.core.inference import read_status
+from gaudi_operator.core.inference import read_inference_status
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.controller_revision import read_controller_revisions
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import make_one_line
 
@@ -73,7 +73,7 @@ def restart(selection: SelectedResource) -> None:
 
 def read_rollout_history(selection: SelectedResource) -> tuple[Revision, ...]:
     """Return the stored revisions of a resource, newest first."""
-    return stored_revisions(selection.cluster.list_revisions(selection.name))
+    return read_controller_revisions(selection.cluster.list_revisions(selection.name))
 
 
 def rollout_history_rows(resource: Manifest, revisions: Sequence[Revision]) -> Iterator[Sequence[str]]:
@@ -111,7 +111,7 @@ def aligned_history_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _revisions_by_name(resource: Manifest) -> dict[str, RevisionStatus]:
     """Return the revisions in the status by name. The status omits the oldest revisions of a long history."""
-    return {revision.name: revision for revision in read_status(resource).revisions}
+    return {revision.name: revision for revision in read_inference_status(resource).revisions}
 
 
 def _container_image(template: Mapping[str, Any]) -> str:

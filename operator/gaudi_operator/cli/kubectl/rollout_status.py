@@ -15,9 +15,9 @@ import typer
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
-from gaudi_operator.core.inference import read_identity, read_status
+from gaudi_operator.core.inference import read_inference_identity, read_inference_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.controller_revision import read_controller_revisions
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import make_one_line
 
@@ -54,7 +54,7 @@ def evaluate_rollout_status(resource: Manifest, revisions: Sequence[Revision]) -
 
     `revisions` are the stored revisions, which show whether the operator has observed a changed annotation.
     """
-    status = read_status(resource)
+    status = read_inference_status(resource)
     outcome, sentence = _evaluate_outcome(resource, status, revisions)
     warmup_percent = 100 if outcome is RolloutStatusOutcome.DONE else status.warmup.percent if status.warmup else 0
     ready_replicas = f"{status.ready_replicas}/{resource['spec'].get('replicas', 1)}"
@@ -92,7 +92,7 @@ def _is_observed(resource: Manifest, status: GaudiInferenceStatus, revisions: Se
         return False
     if _is_spec_refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
         return True
-    restarted_at = read_identity(resource).restarted_at
+    restarted_at = read_inference_identity(resource).restarted_at
     phase_by_name = {revision.name: revision.phase for revision in status.revisions}
     matching_revisions = [revision for revision in revisions if revision.inputs.get("restartedAt") == restarted_at]
     return any(
@@ -149,7 +149,7 @@ def rollout_status(selection: SelectedResource, watch: Watch = _BooleanText.TRUE
     with RolloutStatusBar(Console()) as progress_bar:
         for manifest in manifests:
             summary = evaluate_rollout_status(
-                manifest, stored_revisions(selection.cluster.list_revisions(selection.name))
+                manifest, read_controller_revisions(selection.cluster.list_revisions(selection.name))
             )
             if summary.outcome is RolloutStatusOutcome.FAILED:
                 raise ResourceCommandError(summary.sentence)

@@ -20,9 +20,9 @@ from gaudi_operator.cli.kubectl.selected_resource import (
     with_resource,
 )
 from gaudi_operator.cli.kubectl.terminal import terminal_console, terminal_paragraphs, terminal_table
-from gaudi_operator.core.inference import read_status
+from gaudi_operator.core.inference import read_inference_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_operator.core.text_formats import parse_timestamp_text
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError
@@ -56,7 +56,7 @@ class _StatusView:
 
 def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> _StatusView:
     """Return the content of `kubectl gaudi status` at the time `now`."""
-    status = read_status(resource)
+    status = read_inference_status(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
     engine_note = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
     minutes = 0 if explanation.ready else minutes_without_change(resource, now)
@@ -69,7 +69,7 @@ def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> 
 
 def _remaining_warmup(status: GaudiInferenceStatus, now: datetime) -> str:
     """Return the remaining warm-up time as text; empty if the time is unknown or the warm-up is complete."""
-    eta = parse_timestamp(status.warmup.eta) if status.warmup else None
+    eta = parse_timestamp_text(status.warmup.eta) if status.warmup else None
     if eta is None or status.warmup is None or status.warmup.percent == 100:
         return ""
     seconds = max(0, round((eta - now).total_seconds()))

@@ -18,10 +18,10 @@ from gaudi_operator.cli.kubectl.rollout import (
     refuse_if_paused,
 )
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
-from gaudi_operator.core.inference import read_inference, read_status
+from gaudi_operator.core.inference import read_inference, read_inference_status
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.revision import Revision, read_inputs, revision_inputs
+from gaudi_operator.core.rollout.revision import Revision, read_revision_inputs, revision_inputs
 
 _RESTARTED = "restartedAt"
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
@@ -78,7 +78,10 @@ def revision_before_undo(resource: Manifest, revisions: Sequence[Revision]) -> R
     Raises ResourceCommandError if there is no such revision, and SpecUnreadable if another release wrote an unreadable
     spec.
     """
-    desired_revision, served_names = _desired_revision(resource, revisions), read_status(resource).served_revisions
+    desired_revision, served_names = (
+        _desired_revision(resource, revisions),
+        read_inference_status(resource).served_revisions,
+    )
     candidates = [revision for revision in revisions if revision is not desired_revision]
     for revision in candidates:
         if revision.name in served_names and revision.failure is None:
@@ -134,7 +137,7 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     Raises SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
     current_inputs = dump_api_model(revision_inputs(read_inference(resource)))
-    restored_inputs = dump_api_model(read_inputs(inputs))
+    restored_inputs = dump_api_model(read_revision_inputs(inputs))
     return [
         *_spec_operations(resource["spec"], current_inputs, restored_inputs),
         *_annotation_operations(resource, restored_inputs),

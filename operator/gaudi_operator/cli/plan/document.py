@@ -220,9 +220,9 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
 
 def _measured_plan(document: Document) -> "PlanState | None":
     """Return the plan in the status if a pod measured the plan and the status describes the current spec."""
-    from gaudi_operator.core.inference import read_status
+    from gaudi_operator.core.inference import read_inference_status
 
-    status = read_status(document)
+    status = read_inference_status(document)
     plan = status.plan if status.observed_generation == document["metadata"].get("generation") else None
     return plan if plan is not None and plan.warmup_seconds is not None else None
 

@@ -19,9 +19,9 @@ from gaudi_operator.core.admission.engine_settings import (
     engine_settings_hints,
 )
 from gaudi_operator.core.admission.spec_checks import first_spec_violation
-from gaudi_operator.core.gate.thresholds import why_unreachable
+from gaudi_operator.core.gate.thresholds import why_thresholds_unreachable
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import InstallationDefaults, InstallationHostPath
 from gaudi_operator.core.rendering.runtime_config import captures_graphs
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import read_checkpoint
@@ -37,7 +37,7 @@ from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
-    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=(AllowedHostPath("/"),), allow_simulation=True
+    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=(InstallationHostPath("/"),), allow_simulation=True
 )
 """The installation defaults that allow everything, because the installation is unknown here."""
 
@@ -101,7 +101,7 @@ def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | 
     if not captures_graphs(inference):
         return None
     capturable = capturable_graphs(plan, config, config.limits)
-    reason = why_unreachable(capturable, len(plan.prompt), len(plan.decode), inference.spec.readiness)
+    reason = why_thresholds_unreachable(capturable, len(plan.prompt), len(plan.decode), inference.spec.readiness)
     return Problem("ThresholdsUnreachable", reason) if reason else None
 
 

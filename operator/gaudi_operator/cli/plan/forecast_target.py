@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.rendering.runtime_config import settings_by_place
+from gaudi_operator.core.rendering.runtime_config import runtime_config_settings
 from gaudi_runtime.catalog.cards import CARDS, card_named
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -31,7 +31,7 @@ class TargetBlocks(NamedTuple):
 def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
     """Return the card and the model of a spec, or None if either is unknown or a simulation sets its own figures."""
     if spec.engine.name is EngineName.SIM:
-        return _simulated_target(settings_by_place(spec.engine).sim_script)
+        return _simulated_target(runtime_config_settings(spec.engine).sim_script)
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.rendering.runtime_config import execution_mode, runs_vllm_on_card
+from gaudi_operator.core.rendering.runtime_config import runs_vllm_on_card, runtime_config_execution_mode
 from gaudi_runtime.catalog.models.validated import ValidatedModel, last_supporting_release, validations_by_card
 from gaudi_runtime.contract.config import Dtype, ExecutionMode, QuantizationMethod
 
@@ -58,7 +58,7 @@ def _difference_hints(inference: Inference, validation: ValidatedModel) -> Itera
     datatype = _datatype(spec)
     if datatype is not None and datatype not in validation.datatypes:
         yield f"{prefix} {' or '.join(validation.datatypes)}, but this spec uses {datatype}."
-    if execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
+    if runtime_config_execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
         for name, value in validation.settings.items():
             if name not in spec.engine.settings:
                 yield f'{prefix} {name}: "{value}", but spec.engine.settings does not contain this setting.'

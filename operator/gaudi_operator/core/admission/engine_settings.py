@@ -34,15 +34,15 @@ from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
 from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
+from gaudi_operator.core.quantities import MOST_MEMORY, parse_byte_quantity
 from gaudi_operator.core.rendering.runtime_config import (
-    bucket_policy,
-    execution_mode,
-    plan_limits,
     runs_on_cpu,
     runs_vllm_on_card,
     runtime_config,
-    settings_by_place,
+    runtime_config_bucket_policy,
+    runtime_config_execution_mode,
+    runtime_config_limits,
+    runtime_config_settings,
 )
 from gaudi_runtime.buckets.kv_blocks import most_useful_blocks
 from gaudi_runtime.contract.base import spec_spelling
@@ -66,11 +66,11 @@ _LEAST_SLICED = 1024
 
 def check_slicing_settings(inference: Inference) -> Problem | None:
     """Refuse settings of sliced attention that the plugin rejects at load time."""
-    spec, limits = inference.spec, plan_limits(inference.spec)
+    spec, limits = inference.spec, runtime_config_limits(inference.spec)
     settings, max_tokens = spec.engine.settings, limits.max_num_batched_tokens
     if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
         return None
-    setting, pad_max = settings.get(SLICES_FROM), bucket_policy(spec).prompt.query.pad_max
+    setting, pad_max = settings.get(SLICES_FROM), runtime_config_bucket_policy(spec).prompt.query.pad_max
     threshold = slicing_threshold(settings, max_tokens)
     min_threshold = max(_LEAST_SLICED, limits.block_size + 1)
     alternative = f"or set spec.engine.settings {SLICING} to false"
@@ -118,7 +118,7 @@ def check_speculation_settings(inference: Inference, _: InstallationDefaults) ->
 def _speculation_fault(inference: Inference, speculation: Speculation) -> str | None:
     if speculation.draft_tokens is None or not 1 <= speculation.draft_tokens <= MOST_DRAFTS:
         return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
-    limits = plan_limits(inference.spec)
+    limits = runtime_config_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return (
             "vLLM's plugin gives wrong answers with contiguous paged attention. Set VLLM_CONTIGUOUS_PA to "
@@ -144,7 +144,11 @@ LEAST_BYTES_PER_TOKEN = 2
 def engine_policy_check(inference: Inference) -> BucketPolicyCheck:
     """Return the check of a resource's bucket policy."""
     spec = inference.spec
-    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), max_engine_kv_blocks(spec)
+    policy, limits, kv_blocks = (
+        runtime_config_bucket_policy(spec),
+        runtime_config_limits(spec),
+        max_engine_kv_blocks(spec),
+    )
     refuses_gaps = spec.warmup.policy is WarmupPolicy.COMPLETE and spec.bucketing.gaps is Gaps.REFUSE
     key = f"{plan_hash(policy, limits)} {kv_blocks} {refuses_gaps}"
     return BucketPolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
@@ -152,10 +156,10 @@ def engine_policy_check(inference: Inference) -> BucketPolicyCheck:
 
 def max_engine_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of KV blocks that any model can use with this spec."""
-    useful_blocks, memory = most_useful_blocks(plan_limits(spec)), spec.accelerator.device_memory
+    useful_blocks, memory = most_useful_blocks(runtime_config_limits(spec)), spec.accelerator.device_memory
     if memory is None:
         return useful_blocks
-    cache_bytes = int(parse_bytes(memory) * _cache_share(spec))
+    cache_bytes = int(parse_byte_quantity(memory) * _cache_share(spec))
     return min(useful_blocks, cache_bytes // (LEAST_BYTES_PER_TOKEN * spec.engine.block_size))
 
 
@@ -202,7 +206,7 @@ def why_engine_settings_are_ignored(inference: Inference) -> str | None:
 
 def _overridden_fields(inference: Inference) -> Iterator[str]:
     """Yield sentences about fields and settings that other settings override. The sentences have no full stop."""
-    limits, settings = plan_limits(inference.spec), inference.spec.engine.settings
+    limits, settings = runtime_config_limits(inference.spec), inference.spec.engine.settings
     if runs_vllm_on_card(inference) and limits.prefix_caching and limits.contiguous_paged_attention:
         yield (
             "engine.prefixCaching has no effect with contiguous paged attention, because vLLM's plugin then reuses no "
@@ -218,7 +222,7 @@ def _overridden_fields(inference: Inference) -> Iterator[str]:
 def _setting_faults(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
     variables = {variable.name: variable.value for variable in engine.env}
-    script = settings_by_place(engine).sim_script
+    script = runtime_config_settings(engine).sim_script
     settings = {name: value for name, value in engine.settings.items() if name not in script}
     yield from (f"engine.settings: {error}" for error in setting_errors(settings))
     yield from (f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args))
@@ -234,7 +238,7 @@ def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
             SLICED,
             "cannot be combined with bucketing.strategy Optimal, which plans queries of any length: use another "
             "strategy",
-            strategy is Strategy.OPTIMAL and "sliding_window_slices" in settings_by_place(spec.engine).limits,
+            strategy is Strategy.OPTIMAL and "sliding_window_slices" in runtime_config_settings(spec.engine).limits,
         ),
         *(
             (name, "is only for strategy PaddingAware: remove it", strategy is not Strategy.PADDING_AWARE)
@@ -264,7 +268,7 @@ def engine_settings_hints(inference: Inference) -> tuple[str, ...]:
 
 def _execution_mode_hints(inference: Inference) -> Iterator[str]:
     """Yield a sentence if the default execution mode has changed and the next revision will use the new default."""
-    stored_mode, next_mode = inference.stored_mode, execution_mode(replace(inference, stored_mode=None))
+    stored_mode, next_mode = inference.stored_mode, runtime_config_execution_mode(replace(inference, stored_mode=None))
     if stored_mode is not None and inference.spec.engine.execution_mode is None and stored_mode is not next_mode:
         mode_name = spec_spelling(stored_mode)
         yield (

@@ -27,11 +27,11 @@ from gaudi_operator.core.admission import limited_values as values
 from gaudi_operator.core.admission.limited_values import LimitedObjects, LimitedValue, limited_host_paths
 from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, ResolvedClass
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.installation import AllowedHostPath
+from gaudi_operator.core.installation import InstallationHostPath
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.rollout_step import resolve_pod_count
+from gaudi_operator.core.rollout.rollout_step import resolve_rollout_step_limit
 from gaudi_runtime.errors import Problem
 
 
@@ -201,7 +201,7 @@ class PodPolicy:
     """The rules for a resource, which depend on its namespace, the installation and the class."""
 
     inference: Inference
-    host_paths: tuple[AllowedHostPath, ...]
+    host_paths: tuple[InstallationHostPath, ...]
     platform: ResolvedClass = NO_CLASS
 
     def find_violation(self, revision: Revision, children: Mapping[str, Object] | None = None) -> Problem | None:
@@ -241,7 +241,7 @@ def render_for_policy(
     """
     spec = inference.spec
     replicas = max(spec.replicas, spec.autoscaling.max_replicas if spec.autoscaling else 0)
-    surge = resolve_pod_count(spec.rollout.max_surge, replicas, round_up=True)
+    surge = resolve_rollout_step_limit(spec.rollout.max_surge, replicas, round_up=True)
     return LimitedObjects(revision, inference.identity.name, replicas, surge, children)
 
 

@@ -20,9 +20,9 @@ from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
-from gaudi_operator.core.rendering.container import resolve_image
-from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
+from gaudi_operator.core.quantities import MOST_MEMORY, format_memory_quantity, parse_byte_quantity
+from gaudi_operator.core.rendering.container import resolve_container_image
+from gaudi_operator.core.rendering.pod_volumes import shared_memory_volume_size
 from gaudi_operator.core.rendering.runtime_config import runs_on_cpu
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.config import EngineName
@@ -112,7 +112,7 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
 
 def _check_image_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that a spec names an image, or that the installation has a default image for its device."""
-    if resolve_image(inference.spec, defaults):
+    if resolve_container_image(inference.spec, defaults):
         return None
     kind = "the CPU" if runs_on_cpu(inference.spec.accelerator) else "cards"
     return Problem(
@@ -127,7 +127,7 @@ def _check_device_memory(inference: Inference, _: InstallationDefaults) -> Probl
     A larger amount probably has a wrong unit.
     """
     spec, memory = inference.spec, inference.spec.accelerator.device_memory
-    if memory is not None and parse_bytes(memory) > MOST_MEMORY:
+    if memory is not None and parse_byte_quantity(memory) > MOST_MEMORY:
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {memory} is above 1Ei, but no device has that much memory. Lower the "
@@ -137,7 +137,7 @@ def _check_device_memory(inference: Inference, _: InstallationDefaults) -> Probl
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {memory} is too small for a single KV block. Raise deviceMemory to "
-            f"{format_memory(min_engine_memory(spec))}, or lower spec.engine.blockSize or "
+            f"{format_memory_quantity(min_engine_memory(spec))}, or lower spec.engine.blockSize or "
             "spec.warmup.graphMemoryPercent.",
         )
     return None
@@ -145,8 +145,8 @@ def _check_device_memory(inference: Inference, _: InstallationDefaults) -> Probl
 
 def check_shared_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the container's memory limit is larger than /dev/shm, whose size counts against the limit."""
-    memory_limit, shared_memory = inference.spec.pod.resources.limits.memory, shared_memory_size(inference.spec)
-    if memory_limit is None or parse_bytes(memory_limit) > parse_bytes(shared_memory):
+    memory_limit, shared_memory = inference.spec.pod.resources.limits.memory, shared_memory_volume_size(inference.spec)
+    if memory_limit is None or parse_byte_quantity(memory_limit) > parse_byte_quantity(shared_memory):
         return None
     return Problem(
         "MemoryTooSmall",

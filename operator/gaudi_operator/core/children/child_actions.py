@@ -32,7 +32,7 @@ from gaudi_operator.core.children.manifests import (
     service_manifest,
     workload_manifest_annotations,
 )
-from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.nested_objects import read_nested_objects, read_text
@@ -45,12 +45,12 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.rollout.workload_replicas import (
     PlannedReplicas,
-    count_ending_pods,
+    count_ending_workload_pods,
     full_replicas,
     live_workloads,
-    revision_of,
+    revision_of_workload,
+    revisions_with_running_workloads,
     revisions_with_workloads,
-    running_revisions,
     spec_replicas_by_revision,
 )
 from gaudi_operator.core.text_formats import hash_texts
@@ -78,11 +78,11 @@ def find_unused_children(
     sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
     """
     used_names = {*names, *(_revision_name(pod) for pod in (*observed.pods, *observed.workers) if not _has_ended(pod))}
-    used_names |= {revision_of(workload) for workload in observed.workloads if full_replicas(workload)}
+    used_names |= {revision_of_workload(workload) for workload in observed.workloads if full_replicas(workload)}
     # Keep the stable revision regardless of its age, because a failed rollout returns to it.
     unused_names = [revision.name for revision in stored if revision.name not in {*used_names, stable}]
     expired_names = set(unused_names[history_limit:])
-    unused_workloads = (workload for workload in observed.workloads if revision_of(workload) not in used_names)
+    unused_workloads = (workload for workload in observed.workloads if revision_of_workload(workload) not in used_names)
     expired_revisions = (revision for revision in observed.revisions if _revision_name(revision) in expired_names)
     deletes = [
         *_deletes(unused_workloads, "its revision was replaced and has no pods"),
@@ -134,7 +134,7 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     garbage = find_unused_children(observed, desired_names, state.stored, history_limit, state.stable_name)
     # A revision without an entry in `scaling` has only terminating pods left, and its workload is gone.
     in_use = garbage.used_names & scaling.replicas.keys()
-    revisions = running_revisions(current, state.stored, observed, in_use)
+    revisions = revisions_with_running_workloads(current, state.stored, observed, in_use)
     # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
     # on them.
     kept_revisions = (revision for revision in state.revisions if revision.name not in garbage.expired_names)
@@ -230,7 +230,7 @@ def _desired_children(
     """Return the manifests of all desired children. `revisions` are the revisions whose pods must be able to start."""
     policy, full_replicas = state.rollout.policy, scaling.full_replicas.values()
     # A forbidden revision gets no more pods. A budget for pods that never exist would refuse every drain.
-    expected_pods = sum(full_replicas) + count_ending_pods(state.pods, state.observed, state.deadlines)
+    expected_pods = sum(full_replicas) + count_ending_workload_pods(state.pods, state.observed, state.deadlines)
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
         *(
@@ -296,7 +296,9 @@ def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Ac
     ]
 
 
-def _render_workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+def _render_workload(
+    owner: InferenceIdentity, revision: Revision, replicas: int, annotations: Mapping[str, str]
+) -> Object:
     if revision.group:
         return leader_worker_set_manifest(owner, revision, replicas, annotations)
     return replica_set_manifest(owner, revision.name, revision.template, replicas, annotations)

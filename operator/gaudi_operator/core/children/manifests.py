@@ -24,7 +24,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.network import AccessFrom, ServiceType
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
-from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import (
     CONTROLLER_ANNOTATION,
@@ -36,13 +36,13 @@ from gaudi_operator.core.names import (
 from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES
 from gaudi_operator.core.rendering.metadata import (
     Object,
-    add_applied_hash,
-    child_manifest,
+    add_applied_hash_annotation,
+    child_with_metadata,
     revision_labels,
     selector_labels,
     traffic_labels,
 )
-from gaudi_operator.core.rollout.controller_revision import history_annotations
+from gaudi_operator.core.rollout.controller_revision import controller_revision_annotations
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
@@ -56,10 +56,10 @@ def service_manifest(inference: Inference) -> Object:
     if inference.spec.server.tls_secret_name:
         port["appProtocol"] = "https"  # gateways and meshes read this field, not the name of the port
     spec = {"type": service_spec.type.value, "selector": traffic_labels(inference), "ports": [port]}
-    manifest = child_manifest("v1", "Service", owner.name, owner, {"spec": spec})
+    manifest = child_with_metadata("v1", "Service", owner.name, owner, {"spec": spec})
     if service_spec.annotations:
         metadata = {**manifest["metadata"], "annotations": dict(service_spec.annotations)}
-        return add_applied_hash({**manifest, "metadata": metadata})
+        return add_applied_hash_annotation({**manifest, "metadata": metadata})
     return manifest
 
 
@@ -70,9 +70,9 @@ def endpoint_url(inference: Inference) -> str:
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"
 
 
-def service_account_manifest(owner: Identity) -> Object:
+def service_account_manifest(owner: InferenceIdentity) -> Object:
     """Build the ServiceAccount that pods use unless the resource names another account."""
-    return child_manifest("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
+    return child_with_metadata("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
 
 
 def network_policy_manifest(inference: Inference, defaults: InstallationDefaults) -> Object:
@@ -84,7 +84,7 @@ def network_policy_manifest(inference: Inference, defaults: InstallationDefaults
         "policyTypes": ["Ingress"],
         "ingress": [*_client_rules(inference, defaults), _operator_rule(defaults), *_group_rules(inference)],
     }
-    return child_manifest("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
+    return child_with_metadata("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
 
 
 def _operator_rule(defaults: InstallationDefaults) -> Object:
@@ -136,7 +136,7 @@ def pod_disruption_budget_manifest(inference: Inference, replicas: int, max_unav
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    return child_manifest("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
+    return child_with_metadata("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
 
 
 def _min_available_pods(replicas: int, group_size: int) -> int:
@@ -167,7 +167,7 @@ def autoscaler_manifest(inference: Inference, autoscaling: Autoscaling, window_s
         "metrics": list(autoscaling.metrics) or [_running_requests_metric(inference)],
         "behavior": {**behavior, "scaleDown": _add_window(behavior.get("scaleDown", {}), window_seconds)},
     }
-    return child_manifest("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
+    return child_with_metadata("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
 
 
 def _add_window(rules: object, seconds: int) -> object:
@@ -197,23 +197,23 @@ def autoscaler_manifest_window(state: State) -> int:
     return min(max(LEAST_WINDOW, 60 * ceil(seconds / 60)), MOST_WINDOW)
 
 
-def controller_revision_manifest(owner: Identity, revision: Revision, controller: str) -> Object:
+def controller_revision_manifest(owner: InferenceIdentity, revision: Revision, controller: str) -> Object:
     """Build the ControllerRevision that stores a revision. `controller` is the installation that runs the revision.
 
     Its data is immutable. Its revision number increases each time the revision is selected to run.
     """
     name, body = f"{owner.name}-{revision.name}", {"data": revision.data, "revision": revision.number}
-    annotations = {CONTROLLER_ANNOTATION: controller, **history_annotations(revision)}
-    return child_manifest("apps/v1", "ControllerRevision", name, owner, body, revision.name, annotations)
+    annotations = {CONTROLLER_ANNOTATION: controller, **controller_revision_annotations(revision)}
+    return child_with_metadata("apps/v1", "ControllerRevision", name, owner, body, revision.name, annotations)
 
 
-def _workload_name(owner: Identity, revision: str) -> str:
+def _workload_name(owner: InferenceIdentity, revision: str) -> str:
     """Return the name of the workload of a revision: `<resource>-<revision>`."""
     return f"{owner.name}-{revision}"
 
 
 def replica_set_manifest(
-    owner: Identity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
+    owner: InferenceIdentity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
 ) -> Object:
     """Build the ReplicaSet of a revision from a stored pod template. `annotations` store the state of the rollout."""
     spec = {
@@ -222,7 +222,7 @@ def replica_set_manifest(
         "template": template,
     }
     name = _workload_name(owner, revision)
-    return child_manifest("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
+    return child_with_metadata("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
 
 
 def workload_manifest_annotations(in_place_reason: str | None, full_replicas: int | None) -> dict[str, str]:
@@ -241,7 +241,7 @@ GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSe
 
 
 def leader_worker_set_manifest(
-    owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]
+    owner: InferenceIdentity, revision: Revision, replicas: int, annotations: Mapping[str, str]
 ) -> Object:
     """Build the LeaderWorkerSet with `replicas` groups. `annotations` store the state of the rollout.
 
@@ -260,4 +260,4 @@ def leader_worker_set_manifest(
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": group_template}
     name = _workload_name(owner, revision.name)
-    return child_manifest(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)
+    return child_with_metadata(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)

@@ -45,7 +45,7 @@ def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     return tuple(shortfall.clause for shortfall in _phase_shortfalls(report, readiness))
 
 
-def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+def describe_threshold_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     """Return a sentence for each phase with a shortfall. It names the first skipped bucket and the reason.
 
     Buckets that were skipped by a failure come first.
@@ -113,7 +113,7 @@ def has_fewer_graphs(report: WarmupReport) -> bool:
     return any(progress.prepared < progress.planned for progress in (report.prompt, report.decode))
 
 
-def why_unreachable(
+def why_thresholds_unreachable(
     capturable: CapturableGraphs, planned_prompt: int, planned_decode: int, readiness: Readiness
 ) -> str | None:
     """Return why limits in the spec leave out too many graphs for the thresholds, as sentences; None if they do not."""
@@ -136,7 +136,7 @@ def why_unreachable(
     )
 
 
-def captured_counts(report: WarmupReport) -> str:
+def captured_counts_for_thresholds(report: WarmupReport) -> str:
     """Return a clause with the number of captured graphs, for a gate that opens because the thresholds are met."""
     if report.warmup_skipped:
         return "warm-up is switched off"
@@ -158,7 +158,7 @@ def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
     return f"{progress.prepared} of {progress.planned} {phase} {noun} {outcome}{suffix}"
 
 
-def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
+def explain_threshold_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
     """Return (reason, message) if a report keeps the gate closed, or None if the gate may open."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
@@ -170,5 +170,5 @@ def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, 
     is_incomplete = any(shortfall.reason == WARMUP_INCOMPLETE for shortfall in found)
     summary = "Warm-up ended incomplete" if is_incomplete else "Warm-up ended below the thresholds"
     clauses = "; ".join(shortfall.clause for shortfall in found)
-    message = " ".join((f"{summary}: {clauses}.", *first_skipped_buckets(report, readiness)))
+    message = " ".join((f"{summary}: {clauses}.", *describe_threshold_shortfalls(report, readiness)))
     return WARMUP_INCOMPLETE if is_incomplete else CAPTURED_BELOW_THRESHOLD, message

@@ -10,7 +10,7 @@ MOST_COLD_PERCENT = 1
 """The tolerated percentage of cold batches. The Optimal strategy covers every batch, so it forecasts 0 %."""
 
 
-def why_forecast_missed(report: WarmupReport, max_padding_percent: int, name: str) -> str | None:
+def why_learned_plan_missed_forecast(report: WarmupReport, max_padding_percent: int, name: str) -> str | None:
     """Return how live traffic differs from the forecast of a learned plan, and the remedy, or None.
 
     The result is also None if the difference is within the limits, or too little traffic was observed. `name` is the

@@ -32,7 +32,7 @@ def image_fields(template: Manifest, container: str) -> list[_ImageField]:
     ]
 
 
-def advise_on_image(message: str, images: Sequence[_ImageField]) -> str:
+def advise_on_image_field(message: str, images: Sequence[_ImageField]) -> str:
     """Return the advice for an image that cannot be pulled: the field that sets the image, and what to check.
 
     `message` is the kubelet's message. It quotes the image, maybe with a registry or a tag that the field omits.
@@ -81,7 +81,7 @@ def _claim_field(volume: str, claim: str, resource: str) -> str:
     return f"{_source_field(volume, 'persistentVolumeClaim')}.claimName"
 
 
-def advise_on_memory(template: Manifest, container: str) -> str:
+def advise_on_memory_field(template: Manifest, container: str) -> str:
     """Return the advice for a container that was killed because memory ran out: its limit and the field to change."""
     for field, manifest in _containers_with_fields(template):
         if manifest["name"] == container:

@@ -49,7 +49,7 @@ def runtime_container(inference: Inference, defaults: InstallationDefaults) -> O
     spec, serving_config = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,
-        "image": resolve_image(spec, defaults),
+        "image": resolve_container_image(spec, defaults),
         "imagePullPolicy": _resolve_pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
         # Do not use the image's working directory. If the directory belongs to root, the container may not start, and
@@ -116,7 +116,7 @@ def _env_without_cards(env: object) -> object:
     return [{"name": CARDS_VARIABLE, "value": NO_CARDS}, *env]
 
 
-def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
+def resolve_container_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
     """Return the runtime image that the spec names, or the installation's default image for the type of device."""
     default = defaults.runtime_image if runs_on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.server.image or default

@@ -26,12 +26,12 @@ from gaudi_operator.api.v1alpha1.model import (
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
-from gaudi_operator.core.inference import Identity, Inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import RECIPE_PVC_SUFFIX
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.quantities import parse_quantity
-from gaudi_operator.core.rendering.metadata import Object, child_manifest
+from gaudi_operator.core.rendering.metadata import Object, child_with_metadata
 from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
@@ -48,20 +48,20 @@ from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.units import format_bytes
 
 
-def checkpoint_folder(source: ModelSource) -> str:
+def checkpoint_volume_folder(source: ModelSource) -> str:
     """Return the folder of the model's checkpoint inside the container. A hostPath is mounted at this folder.
 
     The runtime stores a fetched checkpoint in a subfolder that is named by repository and commit.
     """
-    return model_folder(source, MODEL_PATH)
+    return model_volume_folder(source, MODEL_PATH)
 
 
-def adapter_mount_path(index: int) -> str:
+def adapter_volume_path(index: int) -> str:
     """Return the path at which the model files of the adapter with number `index` are mounted."""
     return f"{ADAPTERS_PATH}/{index}"
 
 
-def model_folder(source: ModelSource, mount_path: str) -> str:
+def model_volume_folder(source: ModelSource, mount_path: str) -> str:
     """Return the folder of the model files inside the container. `mount_path` is the mount path of the source."""
     if source.hugging_face:
         return FETCH_PATH
@@ -88,12 +88,12 @@ def describe_fetch_progress(progress: FetchProgress) -> str:
     )
 
 
-def recipe_pvc_name(owner: Identity) -> str:
+def recipe_pvc_name(owner: InferenceIdentity) -> str:
     """Return the name of the recipe PVC: `<resource>-recipes`."""
     return f"{owner.name}{RECIPE_PVC_SUFFIX}"
 
 
-def recipe_pvc(owner: Identity, cache: RecipeCache, live_pvc: Manifest | None) -> Object:
+def recipe_pvc(owner: InferenceIdentity, cache: RecipeCache, live_pvc: Manifest | None) -> Object:
     """Return the recipe PVC.
 
     The PVC outlives every revision. It is deleted with the resource, unless its retention policy is Retain. If someone
@@ -104,7 +104,7 @@ def recipe_pvc(owner: Identity, cache: RecipeCache, live_pvc: Manifest | None) -
     if cache.storage_class_name:
         spec["storageClassName"] = cache.storage_class_name
     retained = cache.retention_policy is RetentionPolicy.RETAIN
-    return child_manifest(
+    return child_with_metadata(
         "v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives_owner=retained
     )
 
@@ -115,13 +115,13 @@ def _requested_storage(live_pvc: Manifest | None) -> str | None:
     return None if requested is None else str(requested)
 
 
-def kept_revisions_config_map(owner: Identity, names: Iterable[str]) -> Object:
+def kept_revisions_config_map(owner: InferenceIdentity, names: Iterable[str]) -> Object:
     """Return the ConfigMap that lists the revisions whose recipes are kept.
 
     The ConfigMap has the name of the PVC. Its content changes while pods run.
     """
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
-    return child_manifest(
+    return child_with_metadata(
         "v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}}
     )
 
@@ -133,7 +133,7 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDefaults) -> list[Object]:
     """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
-    shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
+    shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_volume_size(spec)}
     model_source = _model_volume_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
@@ -173,7 +173,7 @@ def user_volume_mount(mount: VolumeMount) -> Object:
     return {key: value for key, value in fields.items() if value is not False}
 
 
-def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
+def shared_memory_volume_size(spec: GaudiInferenceSpec) -> Quantity:
     """Return the size of /dev/shm. If a pod has several ranks, the size includes the queues of each rank.
 
     See docs/how-to/running-vllm.md, Memory of a pod.
@@ -190,7 +190,7 @@ def _adapter_volumes(model: Model) -> list[Object]:
 
 def _adapter_mounts(model: Model) -> list[Object]:
     return [
-        {"name": f"adapter-{index}", "mountPath": adapter_mount_path(index)}
+        {"name": f"adapter-{index}", "mountPath": adapter_volume_path(index)}
         for index, adapter in enumerate(model.lora.adapters)
         if _model_volume_source(adapter.source)
     ]

@@ -19,7 +19,7 @@ class _TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def configure_logs(format_name: str, level: str) -> None:
+def configure_operator_logs(format_name: str, level: str) -> None:
     """Send all logs of the operator to stderr. `format_name` is "auto", "json" or "text"."""
     is_text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()

@@ -11,7 +11,7 @@ from gaudi_operator.api.spelling import ContractEnumSpelling, cel_is_one_of_spel
 from gaudi_operator.api.structural_schema import structural_schema
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rollout.revision import revision_inputs, serialize_inputs
+from gaudi_operator.core.rollout.revision import revision_inputs, serialize_revision_inputs
 from gaudi_runtime.contract.bucketing import Strategy
 from tests.unit.operator.api.schema_nodes import SPEC
 from tests.unit.operator.core.resources import inference, resource
@@ -76,7 +76,7 @@ def test_runtime_config_spells_enum_values_in_camel_case(path: str, value: str) 
     asked = inference(**{section: {field: value, **(WITH.get(value, {}) if field == "strategy" else {})}})
     config = runtime_config(asked).model_dump(mode="json", by_alias=True)
     assert config[section][field] == contract_spelling(value)
-    assert serialize_inputs(revision_inputs(asked))[section][field] == value
+    assert serialize_revision_inputs(revision_inputs(asked))[section][field] == value
 
 
 @pytest.mark.parametrize(

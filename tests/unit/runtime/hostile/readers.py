@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_operator.shell.polling.status_port import UnusableReport, parse_report
+from gaudi_operator.shell.polling.status_port import StatusPortReportUnusable, parse_status_port_report
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     EntryUnusable,
     Manifest,
@@ -142,8 +142,8 @@ READERS = {
     ),
     "report": Reader(
         (_REPORT.model_dump_json(by_alias=True).encode(),),
-        lambda content: parse_report(content).model_dump_json(by_alias=True),
-        (UnusableReport,),
+        lambda content: parse_status_port_report(content).model_dump_json(by_alias=True),
+        (StatusPortReportUnusable,),
         most=MAX_REPORT_BYTES,
     ),
 }

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.cli.kubectl.gate import gate_container_id, gate_patch, gate_to_open
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.observed import ObservedReport
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import gate_condition, pod
@@ -22,9 +22,9 @@ def warming_pod(**fields: Any) -> Object:
     return {**pod(**fields), "spec": {"readinessGates": [{"conditionType": GATE}]}}
 
 
-def fetched(container: str = "c1", **fields: Any) -> PodReport:
+def fetched(container: str = "c1", **fields: Any) -> ObservedReport:
     """Return a report of the given container."""
-    return PodReport(container, NOW, report(**fields))
+    return ObservedReport(container, NOW, report(**fields))
 
 
 def test_gate_of_a_warm_pod_opens_with_the_operators_message() -> None:
@@ -79,7 +79,7 @@ BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_f
     ],
 )
 def test_refusal_says_why_the_gate_stays_closed(
-    manifest: Object, answer: PodReport, spec: dict[str, Any], words: str
+    manifest: Object, answer: ObservedReport, spec: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ResourceCommandError) as refused:
         gate_to_open(manifest, answer, resource(**spec), NOW)

@@ -17,7 +17,7 @@ from gaudi_operator.cli.kubectl.undo import (
 )
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.revision import Revision, revision_inputs, revision_name, serialize_inputs
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, revision_name, serialize_revision_inputs
 from tests.support.builders import Object, patched
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, served_by
 from tests.unit.operator.core.resources import CARD, resource
@@ -41,7 +41,7 @@ RESOURCES = {
 
 
 def inputs(manifest: Object) -> dict[str, Any]:
-    return serialize_inputs(revision_inputs(read_inference(manifest)))
+    return serialize_revision_inputs(revision_inputs(read_inference(manifest)))
 
 
 @pytest.mark.parametrize("to", RESOURCES)

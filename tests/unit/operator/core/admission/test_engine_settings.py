@@ -11,9 +11,9 @@ from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
-from gaudi_operator.core.status.spec_conditions import judge_settings_effective
+from gaudi_operator.core.status.spec_conditions import judge_spec_settings_effective
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.setting_errors import setting_error
 from tests.support.conformance import violations
@@ -92,7 +92,7 @@ def test_token_in_clear_text_is_refused_but_not_by_reference() -> None:
 def test_unknown_variable_is_reported_with_the_nearest_name() -> None:
     found = inference(engine={"env": [{"name": "VLLM_PROMPT_BS_BUCKT_MIN", "value": "1"}]})
     assert why_engine_settings_are_wrong(found) is None
-    verdict = judge_settings_effective(state_of(inference=found))
+    verdict = judge_spec_settings_effective(state_of(inference=found))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
     assert verdict.message.startswith("spec.engine.env VLLM_PROMPT_BS_BUCKT_MIN is in no table of knobs")
     assert "VLLM_PROMPT_BS_BUCKET_MIN (set by spec.bucketing.prompt.batchSize.min)" in verdict.message
@@ -129,7 +129,7 @@ def test_wrong_setting_stalls_and_keeps_serving_pods() -> None:
 
 def test_every_unread_setting_is_named() -> None:
     found = sim({"VLLM_DEFRAG_THRESHOLD": 8}, bucketing={"strategy": "Exponential", "prompt": {"query": {"min": 128}}})
-    verdict = judge_settings_effective(state_of(inference=found))
+    verdict = judge_spec_settings_effective(state_of(inference=found))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
     assert [each.split(" is ignored ")[0] for each in verdict.message.split("; ")] == [
         "spec.engine.settings VLLM_DEFRAG_THRESHOLD",
@@ -140,7 +140,7 @@ def test_every_unread_setting_is_named() -> None:
 
 def test_effective_settings_are_not_reported() -> None:
     found = inference(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": 4}})
-    assert judge_settings_effective(state_of(inference=found)) == Verdict(
+    assert judge_spec_settings_effective(state_of(inference=found)) == Verdict(
         TRUE, "SettingsRead", "Every setting of the spec has an effect."
     )
 
@@ -162,7 +162,7 @@ def test_ignored_setting_has_one_event() -> None:
 
 
 def revision(**engine: Any) -> Revision:
-    return desired_revision(inference(accelerator=CARD, engine=engine), (), DEFAULTS)
+    return choose_desired_revision(inference(accelerator=CARD, engine=engine), (), DEFAULTS)
 
 
 def plan_hash_of(found: Revision) -> str:
@@ -188,7 +188,7 @@ def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
 )
 def test_field_outside_the_plan_keeps_the_plan_hash(section: dict[str, Any]) -> None:
     plain, changed = inference(accelerator=CARD), inference(accelerator=CARD, **section)
-    first, second = (desired_revision(each, (), DEFAULTS) for each in (plain, changed))
+    first, second = (choose_desired_revision(each, (), DEFAULTS) for each in (plain, changed))
     assert first.name != second.name
     assert plan_hash_of(first) == plan_hash_of(second)
 

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.admission.engine_settings import engine_settings_hints
 from gaudi_operator.core.admission.spec_checks import first_spec_violation
-from gaudi_operator.core.status.spec_conditions import judge_plan_accepted
+from gaudi_operator.core.status.spec_conditions import judge_spec_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.states import state_of
@@ -46,7 +46,7 @@ def test_simulation_gets_no_hint() -> None:
 def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:
     found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own", itemsPerPrompt={"image": 1}))
     assert first_spec_violation(found, DEFAULTS) is None
-    verdict = judge_plan_accepted(state_of(inference=found))
+    verdict = judge_spec_plan_accepted(state_of(inference=found))
     assert verdict.reason == "Accepted"
     assert verdict.message.endswith("Until then, plans contain no vision buckets.")
 

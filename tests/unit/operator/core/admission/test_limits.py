@@ -13,7 +13,7 @@ from gaudi_operator.core.admission.pod_policy import (
     matches_policy_path_prefix,
 )
 from gaudi_operator.core.children.child_actions import limited_children
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import judged
 from tests.unit.operator.core.limit_cases import (
@@ -33,7 +33,7 @@ OPTIONAL_KEY = {**KEY, "optional": True}
 
 def found(limits: dict[str, Any], enforcement: str = "Enforce", **spec: Any) -> Problem | None:
     """Return the violation of these limits by what the operator renders for a small resource."""
-    return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), enforcement, **spec)
+    return judged(limits, choose_desired_revision(inference(**spec), (), DEFAULTS), enforcement, **spec)
 
 
 def test_every_limit_has_a_rule() -> None:
@@ -184,7 +184,7 @@ def test_class_that_warns_refuses_no_value_beyond_a_limit(limits: dict[str, Any]
 
 def without_class(**spec: Any) -> Problem | None:
     asked = inference(**spec)
-    revision = desired_revision(asked, (), DEFAULTS)
+    revision = choose_desired_revision(asked, (), DEFAULTS)
     return PodPolicy(asked, ANY_HOST_PATH).find_violation(revision, limited_children(asked, DEFAULTS))
 
 

@@ -24,7 +24,7 @@ from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
 from gaudi_operator.core.rendering.pod_volumes import kept_revisions_config_map, recipe_pvc
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.rollout.revision import PodGroup, Revision
+from gaudi_operator.core.rollout.revision import Revision, RevisionPodGroup
 from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[5] / "examples"
@@ -46,7 +46,7 @@ def children(example: str) -> dict[str, Any]:
         "revision": controller_revision_manifest(owner, revision, DEFAULTS.controller),
     }
     if spec.parallelism.nodes > 1:
-        group = PodGroup(spec.parallelism.nodes, worker_template(template))
+        group = RevisionPodGroup(spec.parallelism.nodes, worker_template(template))
         found["workload"] = leader_worker_set_manifest(owner, Revision("r1", 1, {}, template, "{}", group=group), 2, {})
     else:
         found["workload"] = replica_set_manifest(owner, "r1", template, 2, {})

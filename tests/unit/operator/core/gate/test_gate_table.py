@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gaudi_operator.core.actions import Event
-from gaudi_operator.core.gate.condition import gate_status
+from gaudi_operator.core.gate.condition import gate_condition_status
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from gaudi_runtime.units import GIB
@@ -125,7 +125,7 @@ def warm_up(ending: Ending, mode: str, canary: bool) -> Seen:
     cluster.operate()
     conditions = {each["type"]: each for each in status(cluster)["conditions"]}
     gates = [each for each in pod["status"]["conditions"] if each["type"] == "inference.gaudi.dev/warmed-up"]
-    assert (gate_status(pod) == "True") is bool(gates)
+    assert (gate_condition_status(pod) == "True") is bool(gates)
     return Seen(
         *(gates[0] if gates else {}, conditions["Ready"], conditions["Degraded"]["status"], cluster.events, percent)
     )

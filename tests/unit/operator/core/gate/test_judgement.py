@@ -11,12 +11,17 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate import condition as gate_conditions
 from gaudi_operator.core.gate import judgement as gates
-from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, other_conditions, pods_with_gates
+from gaudi_operator.core.gate.condition import (
+    GateConditionInstance,
+    conditions_except_gate,
+    gate_condition_instance,
+    pods_with_gate_conditions,
+)
 from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
-from gaudi_operator.core.gate.thresholds import first_skipped_buckets, shortfalls
+from gaudi_operator.core.gate.thresholds import describe_threshold_shortfalls, shortfalls
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.pod_view import PodView, read_pods
+from gaudi_operator.core.pods.pod_view import PodView, read_pod_views
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, SkippedBucket
 from tests.support.builders import Object
@@ -57,11 +62,11 @@ def test_gate_of_a_warm_pod_opens_with_a_record() -> None:
 
 
 def test_record_is_read_back_from_the_pod() -> None:
-    assert judged_instance(opened()) == JudgedInstance("c1", "first", PLAN)
+    assert gate_condition_instance(opened()) == GateConditionInstance("c1", "first", PLAN)
 
 
 def test_pod_without_a_gate_condition_has_no_record() -> None:
-    assert judged_instance(view()) is None
+    assert gate_condition_instance(view()) is None
 
 
 def test_open_gate_of_the_same_instance_is_not_written_again() -> None:
@@ -226,7 +231,7 @@ def test_gate_closes_below_a_threshold() -> None:
 def test_closed_gate_names_all_shortfalls_and_skipped_buckets() -> None:
     action = judge(view(pod(conditions=(OPEN,)), SHORT_OF_BOTH), STRICT)
     said = "; ".join(shortfalls(SHORT_OF_BOTH, STRICT))
-    (left_out,) = first_skipped_buckets(SHORT_OF_BOTH, STRICT)
+    (left_out,) = describe_threshold_shortfalls(SHORT_OF_BOTH, STRICT)
     assert action
     assert action.message == f"Warm-up ended below the thresholds: {said}. {left_out}"
 
@@ -240,7 +245,7 @@ def test_gate_opened_with_warning_names_all_shortfalls() -> None:
 @pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, format_timestamp(NOW))])
 def test_gate_keeps_its_transition_time_while_its_status_is_unchanged(was: bool, since: str) -> None:
     before = view(pod(conditions=(gate_condition(was, since=LONG_AGO),)))
-    (after,) = pods_with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
+    (after,) = pods_with_gate_conditions([before], [gate(True, "WarmedUp", RECORD)], NOW)
     found = after.conditions[GATE].since
     assert found
     assert format_timestamp(found) == since
@@ -252,10 +257,10 @@ def test_decided_gate_is_applied_to_pods_before_it_is_written(before: tuple[Obje
     manifest = pod(conditions=(condition("Ready", True), *before))
     observed = Observed(resource(), pods=(manifest,), now=NOW + timedelta(milliseconds=1500))
     decided = SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")
-    expected = pods_with_gates(read_pods(observed), [decided], observed.now)
-    conditions = [*other_conditions(manifest), gate_conditions.gate_condition(manifest, decided, observed.now)]
+    expected = pods_with_gate_conditions(read_pod_views(observed), [decided], observed.now)
+    conditions = [*conditions_except_gate(manifest), gate_conditions.gate_condition(manifest, decided, observed.now)]
     written = {**manifest, "status": {**manifest["status"], "conditions": conditions}}
-    assert read_pods(replace(observed, pods=(written,))) == expected
+    assert read_pod_views(replace(observed, pods=(written,))) == expected
     assert expected[0].is_gate_open is opens
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.condition import pods_with_gates
+from gaudi_operator.core.gate.condition import pods_with_gate_conditions
 from gaudi_operator.core.gate.judgement import RECOMPILING, judge_gates
 from gaudi_operator.core.pods.pod_view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.report import Phase, RequestCounts
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
@@ -89,7 +89,7 @@ async def test_recompilations_on_a_card_close_gates_and_fail_canaries(
     hot = replace(serving("b", 0), report=report(**met))
     assert gates(serving("a", 0), hot) == ({"b": False} if too_many else {})
     canary = {"observeSeconds": 1, "maxRecompiles": 3}
-    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), ExpectedRoom(to_come=False))
+    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), RoomCriterion(to_come=False))
     assert (found.reason if found else None) == ("TooManyRecompiles" if too_many else None)
     assert met["served"].small_compiles == (0 if too_many else 4)
 
@@ -192,7 +192,7 @@ PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
 @given(PODS, st.integers(0, 6))
 def test_minimum_is_kept_and_a_second_decision_is_empty(pods: list[PodView], promised: int) -> None:
     written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
-    after = pods_with_gates(pods, written, NOW)
+    after = pods_with_gate_conditions(pods, written, NOW)
     kept = max(1, promised)
     assert sum(each.is_ready for each in after) >= min(kept, sum(each.is_ready for each in pods))
     assert sum(each.is_gate_open for each in after) >= min(kept, len(pods))

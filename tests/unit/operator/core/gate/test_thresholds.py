@@ -4,7 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.gate.thresholds import captured_counts, first_skipped_buckets, shortfalls
+from gaudi_operator.core.gate.thresholds import (
+    captured_counts_for_thresholds,
+    describe_threshold_shortfalls,
+    shortfalls,
+)
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     BucketPhase,
@@ -49,7 +53,7 @@ def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
         SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
-    assert first_skipped_buckets(short, thresholds(decode=90)) == (
+    assert describe_threshold_shortfalls(short, thresholds(decode=90)) == (
         f"Prompt bucket (1, 512, 0) was the first bucket that was left out: {out}.",
     )
 
@@ -70,7 +74,7 @@ def test_disabled_warm_up_has_no_shortfall() -> None:
 
 def test_counts_describe_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
-    assert captured_counts(mixed) == (
+    assert captured_counts_for_thresholds(mixed) == (
         "15 of 24 prompt graphs captured (9 left out for memory, they need about 0 B) and 4 of 4 decode buckets warmed"
     )
 
@@ -82,7 +86,7 @@ SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
 def test_vision_shortfall_names_the_skipped_buckets() -> None:
     short = report(vision=SEEN)
     assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warm (minimum 100 %)",)
-    assert first_skipped_buckets(short, thresholds()) == (
+    assert describe_threshold_shortfalls(short, thresholds()) == (
         "Vision bucket (image 448x224x2) was the first bucket that was left out: the device ran out of memory.",
     )
 
@@ -92,4 +96,4 @@ def test_vision_at_its_threshold_has_no_shortfall() -> None:
 
 
 def test_counts_name_vision_buckets() -> None:
-    assert captured_counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
+    assert captured_counts_for_thresholds(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")

@@ -10,8 +10,8 @@ import yaml
 from gaudi_operator.core.admission.engine_settings import engine_policy_check, why_engine_settings_are_ignored
 from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.quantities import parse_bytes
-from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
+from gaudi_operator.core.quantities import parse_byte_quantity
+from gaudi_operator.core.rendering.pod_volumes import shared_memory_volume_size
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.support.builders import merged
@@ -62,4 +62,4 @@ def test_page_links_every_example() -> None:
 
 def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:
     eight = variant_inference({"parallelism": {"tensor": 8}}).spec
-    assert parse_bytes(shared_memory_size(eight)) >= (160 + 8 * 240) * 2**20
+    assert parse_byte_quantity(shared_memory_volume_size(eight)) >= (160 + 8 * 240) * 2**20

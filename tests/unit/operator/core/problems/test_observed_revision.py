@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.gate.judgement import ADD_SIZES
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, RequestCounts, ServedTraffic, ServedVision
 from gaudi_runtime.errors import Problem
@@ -15,7 +15,7 @@ from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import problem_of, state_of
 
-ROOM = ExpectedRoom(to_come=False)
+ROOM = RoomCriterion(to_come=False)
 READ_LOG = "Read its log with `kubectl logs a`."
 
 

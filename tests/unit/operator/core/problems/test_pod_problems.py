@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.gate.thresholds import explain_shortfall
-from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
+from gaudi_operator.core.gate.thresholds import explain_threshold_shortfall
+from gaudi_operator.core.problems.criteria import RoomCriterion
+from gaudi_operator.core.problems.pod_problems import is_pod_problem_of_revision
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.report import (
     BucketPhase,
@@ -24,7 +24,7 @@ from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of
 
-ROOM = ExpectedRoom(to_come=False)
+ROOM = RoomCriterion(to_come=False)
 READ_LOG = "Read its log with `kubectl logs a`."
 NO_PODS = "ReplicaSet tiny-1 cannot create pods: "
 
@@ -146,7 +146,7 @@ def test_idle_server_has_no_problem() -> None:
 
 def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
     short = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9))
-    below = explain_shortfall(short, Readiness(min_captured_prompt_percent=80))
+    below = explain_threshold_shortfall(short, Readiness(min_captured_prompt_percent=80))
     assert below is not None
     reason, found = below
     ignored = (
@@ -183,12 +183,12 @@ def test_replica_set_creating_its_pods_has_no_problem(kind: str, status: str) ->
 
 def test_quota_used_by_terminating_pods_is_not_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem_of([], [refused], state_of(), ExpectedRoom(to_come=True)) is None
+    assert first_problem_of([], [refused], state_of(), RoomCriterion(to_come=True)) is None
 
 
 def test_quota_refusal_of_an_upgrade_is_a_problem() -> None:
     refused = replica_set(message="exceeded quota: cards")
-    assert first_problem_of([], [refused], state_of(), ExpectedRoom(to_come=False, remedy="Free cards.")) == Problem(
+    assert first_problem_of([], [refused], state_of(), RoomCriterion(to_come=False, remedy="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_PODS}exceeded quota: cards. Free cards."
     )
 
@@ -225,7 +225,7 @@ def test_refusal_without_a_message_shows_its_reason(condition: dict[str, str], s
     ],
 )
 def test_only_some_reasons_are_caused_by_the_revision(reason: str, blamed: bool) -> None:
-    assert is_caused_by_revision(Problem(reason, "")) is blamed
+    assert is_pod_problem_of_revision(Problem(reason, "")) is blamed
 
 
 def test_problem_of_a_pod_ranks_above_its_replica_sets() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.rendering.pod_volumes import checkpoint_folder
+from gaudi_operator.core.rendering.pod_volumes import checkpoint_volume_folder
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     ExecutionMode,
@@ -24,12 +24,12 @@ def config(**overrides: Any) -> RuntimeConfig:
 
 
 def test_runtime_parses_the_rendered_configuration() -> None:
-    revision = desired_revision(inference(), (), DEFAULTS)
+    revision = choose_desired_revision(inference(), (), DEFAULTS)
     assert RuntimeConfig.model_validate_json(revision.config) == config()
 
 
 def test_plan_hash_equals_the_runtimes() -> None:
-    revision = desired_revision(
+    revision = choose_desired_revision(
         inference(bucketing={"strategy": "Linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
     )
     read = RuntimeConfig.model_validate_json(revision.config)
@@ -57,7 +57,7 @@ def test_served_name_defaults_to_the_resource_name() -> None:
     ids=str,
 )
 def test_checkpoint_path_is_below_the_mount(source: dict[str, Any], folder: str) -> None:
-    assert checkpoint_folder(inference(model={"source": source}).spec.model.source) == folder
+    assert checkpoint_volume_folder(inference(model={"source": source}).spec.model.source) == folder
 
 
 def test_configuration_has_the_repository_without_its_token() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.rendering.pod_volumes import describe_fetch_progress
-from gaudi_operator.core.status.status_builder import make_status
+from gaudi_operator.core.status.status_builder import build_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
@@ -41,8 +41,8 @@ def test_fetch_progress_is_formatted_as_a_message(progress: FetchProgress, sente
 def test_failed_fetch_is_in_the_conditions_and_the_pod_status(reason: str, kind: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
-    problem = problem_of(failed, state_of(), ExpectedRoom(to_come=False))
-    status = make_status(state_of([failed], problem=problem))
+    problem = problem_of(failed, state_of(), RoomCriterion(to_come=False))
+    status = build_status(state_of([failed], problem=problem))
     conditions = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
     assert conditions[kind] == ("True", reason, f"Pod a cannot start: {message}")
     assert conditions["Ready"] == ("False", reason, f"Pod a cannot start: {message}")
@@ -52,5 +52,5 @@ def test_failed_fetch_is_in_the_conditions_and_the_pod_status(reason: str, kind:
 def test_pod_waiting_for_another_fetch_has_a_message() -> None:
     waiting = FetchProgress(done_bytes=5 * GIB, waiting=True)
     waits = report(Phase.FETCHING, fetch=waiting)
-    (row,) = make_status(state_of([view(pod(revision="new"), waits)])).pods
+    (row,) = build_status(state_of([view(pod(revision="new"), waits)])).pods
     assert (row.phase, row.message) == ("Fetching", describe_fetch_progress(waiting))
