@@ -18,7 +18,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, ServedTraffic
-from gaudi_runtime.planning.optimal.strategy import forecast_padding
+from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
@@ -180,7 +180,7 @@ async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> ServedTraffi
     config = RuntimeConfig.model_validate_json(found["data"][basename(CONFIG_PATH)])
     plan = make_plan(config.bucketing, config.limits, kv_blocks=64)
     histogram = ServingHistogram(make_padder(plan, config.limits, lambda _phase, _bucket: True))
-    histogram.padding = forecast_padding(config.bucketing, config.limits, plan)
+    histogram.padding = forecast_strategy_padding(config.bucketing, config.limits, plan)
     for _ in range(FEWEST_PROMPTS):
         histogram.count_batch(BucketPhase.PROMPT, prompt)
     return summarize_served(histogram)

@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipesConfig
 from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import MODEL, vllm_config
@@ -31,7 +31,7 @@ def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
 
     A step may have up to 192 tokens, and no bucket covers 192 tokens.
     """
-    shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
+    shared = SharedRecipesConfig(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
     config = vllm_config(
         checkpoint,
         folder,

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.contract.compiles import MAX_STEP_COMPILES, CompileTimes, StepCompiles
-from gaudi_runtime.contract.preparation import Preparation, SkipCause
+from gaudi_runtime.contract.preparation import Preparation, PreparationSkipCause
 from gaudi_runtime.contract.report_fields import Bytes, Count, Large, PaddingRatio, Seconds, Shape, ShortText, Text
 
 MAX_REPORT_BYTES = 256 * 1024
@@ -69,7 +69,7 @@ class SkippedBucket(TolerantModel):
     phase: BucketPhase
     bucket: Shape
     reason: Text
-    cause: SkipCause = SkipCause.FAILURE
+    cause: PreparationSkipCause = PreparationSkipCause.FAILURE
     graph_bytes: Bytes = Field(0, description="Estimated bytes of a graph that was left out for memory.")
 
 

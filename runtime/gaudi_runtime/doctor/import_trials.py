@@ -16,7 +16,7 @@ from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 TRIAL_SECONDS = 300
 
 
-def run_trial(command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
+def run_import_trial(command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
     """Run an import trial of the doctor; return its error (empty on success) and its result.
 
     The trial is killed if it has not ended after `timeout_seconds`.

@@ -16,7 +16,7 @@ def create_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
 
     `loop` is the event loop that serves requests. The vllm engine requires it.
     """
-    set_environment(config)
+    set_engine_environment(config)
     match config.engine.name:
         case EngineName.SIM if config.parallelism.nodes > 1:
             from gaudi_runtime.engines.sim.group import SimLeader
@@ -34,9 +34,9 @@ def create_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
             return VllmEngine(config, loop)
 
 
-def create_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
+def create_engine_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
     """Create the engine's part for the pod `rank` of a group; `rank` is above 0. Raises a RuntimeStartError."""
-    set_environment(config)
+    set_engine_environment(config)
     match config.engine.name:
         case EngineName.SIM:
             from gaudi_runtime.engines.sim.group import SimRank
@@ -48,7 +48,7 @@ def create_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
             return VllmPodPart(config, rank)
 
 
-def set_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
+def set_engine_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the environment variables of the selected engine. Raises ConfigError, which names every wrong setting.
 
     See docs/reference/knobs.md, Rendering.

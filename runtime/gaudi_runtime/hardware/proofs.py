@@ -5,22 +5,34 @@ from collections.abc import Callable
 from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, RECOMPILATION_SECONDS, CompileTimes
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
-from gaudi_runtime.hardware.report import HardwareReport, InstanceStart, Proof, ProofOutcome, TrialTraffic
+from gaudi_runtime.hardware.report import (
+    HardwareReport,
+    ReportInstanceStart,
+    ReportProof,
+    ReportProofOutcome,
+    ReportTrialTraffic,
+)
 from gaudi_runtime.units import plural
 
 Verdict = tuple[bool | None, str]
 """True, false or None (not tried), and a sentence with the figures."""
 
 
-def evaluate_trial(facts: HardwareReport) -> tuple[Proof, ...]:
+def evaluate_proofs(facts: HardwareReport) -> tuple[ReportProof, ...]:
     """Return all proofs for the facts of a hardware trial, in the order of the trial."""
     return tuple(_proof(name, rule(facts)) for name, rule in RULES.items())
 
 
-def _proof(name: str, verdict: Verdict) -> Proof:
+def _proof(name: str, verdict: Verdict) -> ReportProof:
     proven, evidence = verdict
-    outcome = ProofOutcome.NOT_TRIED if proven is None else ProofOutcome.PROVEN if proven else ProofOutcome.DISPROVEN
-    return Proof(name=name, outcome=outcome, evidence=evidence)
+    outcome = (
+        ReportProofOutcome.NOT_TRIED
+        if proven is None
+        else ReportProofOutcome.PROVEN
+        if proven
+        else ReportProofOutcome.DISPROVEN
+    )
+    return ReportProof(name=name, outcome=outcome, evidence=evidence)
 
 
 def _check_doctor(facts: HardwareReport) -> Verdict:
@@ -82,7 +94,7 @@ def _check_serving(facts: HardwareReport) -> Verdict:
     return outcome, " ".join(f"{name}: {figures}" for name, _, figures in verdicts)
 
 
-def _judge_traffic(traffic: TrialTraffic, config: RuntimeConfig) -> Verdict:
+def _judge_traffic(traffic: ReportTrialTraffic, config: RuntimeConfig) -> Verdict:
     report = traffic.report
     skipped_buckets = {(skipped.phase, skipped.bucket) for skipped in report.skipped}
     cold_batches = [batch for batch in report.cold_shapes if (batch.phase, batch.shape) not in skipped_buckets]
@@ -158,7 +170,7 @@ def _check_recipes(facts: HardwareReport) -> Verdict:
     return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe. {times}."
 
 
-def _warmup_seconds(start: InstanceStart) -> float:
+def _warmup_seconds(start: ReportInstanceStart) -> float:
     return sum(start.phases.get(phase, 0.0) for phase in (Phase.COMPILING, Phase.SAMPLER, Phase.CAPTURING))
 
 

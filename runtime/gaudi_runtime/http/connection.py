@@ -23,7 +23,7 @@ LEAST_CONNECTIONS = 1024
 
 
 @dataclass(frozen=True)
-class ServerLimits:
+class ConnectionLimits:
     """The limits of the connections of one port. Times are in seconds, sizes in bytes.
 
     `head_seconds` is the time from the start of a connection or a head to the end of the head. A body may take
@@ -55,7 +55,7 @@ class _RequestPart(Enum):
 class Connection(HttpToolsProtocol):
     """A connection with limits. `connection_type` creates the subclass for uvicorn."""
 
-    limits: ServerLimits
+    limits: ConnectionLimits
 
     _unread_bytes = 0
     """Bytes received since the last complete head or part of a body."""
@@ -87,7 +87,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.idle_since = self.loop.time()
         self._set_awaited_part(_RequestPart.HEAD)
-        if not make_room(self.connections, self.limits.max_connections, self):
+        if not make_room_for_connection(self.connections, self.limits.max_connections, self):
             self._close_with_error(503, "This server has too many connections. Try again later.")
 
     def evict(self) -> None:
@@ -275,7 +275,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-def connection_type(limits: ServerLimits) -> type[Connection]:
+def connection_type(limits: ConnectionLimits) -> type[Connection]:
     """Return the class of connections with these limits."""
     return type("Connection", (Connection,), {"limits": limits})
 
@@ -306,7 +306,7 @@ def connection_limit(config: RuntimeConfig) -> int:
     return max(LEAST_CONNECTIONS, 4 * config.places)
 
 
-def make_room(connections: Connections, max_connections: int, new_connection: _Evictable) -> bool:
+def make_room_for_connection(connections: Connections, max_connections: int, new_connection: _Evictable) -> bool:
     """Close a connection if there are more than `max_connections`. Return True if `new_connection` stays open."""
     evicted_connection = _choose_eviction(connections) if len(connections) > max_connections else None
     if evicted_connection is new_connection:

@@ -87,7 +87,7 @@ class _RuntimeCollector(Collector):
             yield from _load_metrics(engine.current_load())
 
 
-def new_registry(sources: MetricSources) -> CollectorRegistry:
+def new_metrics_registry(sources: MetricSources) -> CollectorRegistry:
     """Return a registry with the metrics of the runtime and of its process."""
     registry = CollectorRegistry()
     registry.register(_RuntimeCollector(sources))

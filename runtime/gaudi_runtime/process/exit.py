@@ -41,7 +41,7 @@ def exit_with_failure(failure: RuntimeFailure) -> NoReturn:
 
 
 @contextlib.asynccontextmanager
-async def watch_for_loss(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
+async def exit_on_loss(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
     """Exit this process if `until_lost` returns an error while the block runs. None disables the watch."""
     watch_task = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:

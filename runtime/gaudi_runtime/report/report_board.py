@@ -15,7 +15,7 @@ MAX_WAIT_SECONDS = 60.0
 MAX_WAITERS = 16
 
 
-class TooManyWaiters(Exception):
+class TooManyReportWaiters(Exception):
     """The error that the long poll already has the maximum number of waiters."""
 
 
@@ -99,10 +99,10 @@ class ReportBoard:
     async def wait_for_update(self, sequence: int, seconds: float) -> WarmupReport:
         """Wait until the announced sequence is above `sequence`, and return the report.
 
-        The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS other calls wait.
+        The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyReportWaiters if MAX_WAITERS other calls wait.
         """
         if self._waiter_count >= MAX_WAITERS:
-            raise TooManyWaiters
+            raise TooManyReportWaiters
         self._waiter_count += 1
         try:
             async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):

@@ -16,9 +16,16 @@ from gaudi_runtime.contract.report import (
 )
 from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.traffic.padding import Padding
-from gaudi_runtime.traffic.serving_histogram import SERVING, Key, ServingHistogram, Tally, VisionTally, blocks_of
+from gaudi_runtime.traffic.serving_histogram import (
+    SERVING,
+    Key,
+    ServingHistogram,
+    ServingTally,
+    ServingVisionTally,
+    serving_blocks_of,
+)
 
-Item = tuple[Key, Tally]
+Item = tuple[Key, ServingTally]
 
 
 def summarize_served(histogram: ServingHistogram) -> ServedTraffic:
@@ -44,7 +51,7 @@ def _count_small_compiles(times: CompileTimes) -> int:
     return sum(count for bound, count in bounded_counts if times.stage == SERVING and bound <= RECOMPILATION_SECONDS)
 
 
-def coldest_shapes(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
+def coldest_served_shapes(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
     """Return the served shapes with the most cold batches, for the report."""
     cold_items = [item for item in histogram.tallies.items() if item[1].misses]
     top_items = nlargest(MAX_COLD_SHAPES, cold_items, key=lambda item: item[1].misses)
@@ -72,13 +79,13 @@ def _served_phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[B
         real_tokens=sum(tally.tokens for _, tally in phase_items),
         padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in phase_items),
         real_blocks=sum(tally.blocks for _, tally in phase_items),
-        padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in phase_items),
+        padded_blocks=sum(tally.batches * serving_blocks_of(phase, bucket) for bucket, tally in phase_items),
         padding=padding and padding.observed,
         forecast_padding=padding and padding.forecast,
     )
 
 
-def _served_vision(tally: VisionTally) -> ServedVision:
+def _served_vision(tally: ServingVisionTally) -> ServedVision:
     recompiles = min(tally.compiles, MOST_COUNT)
     return ServedVision(hits=tally.hits, misses=tally.misses, recompiles=recompiles, cold=tally.cold)
 

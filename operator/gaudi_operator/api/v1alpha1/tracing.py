@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Percent
 from gaudi_operator.api.schema_keywords import SchemaRule, rules_keyword
-from gaudi_runtime.trace_collector import GRPC, HTTP, Collector, traces_endpoint
+from gaudi_runtime.trace_collector import GRPC, HTTP, TraceCollector, trace_collector_endpoint
 
 GRPC_PORT = 4317
 """The port of OTLP over gRPC."""
@@ -64,7 +64,7 @@ class TraceReceiver(ApiModel):
     sampling_percent: Percent = Field(100, description="Default of spec.tracing.samplingPercent.")
 
     @property
-    def collector(self) -> Collector:
+    def collector(self) -> TraceCollector:
         """The complete address and the protocol."""
         protocol = self.protocol or (GRPC if urlsplit(self.endpoint).port == GRPC_PORT else HTTP)
-        return Collector(traces_endpoint(self.endpoint, protocol), str(protocol))
+        return TraceCollector(trace_collector_endpoint(self.endpoint, protocol), str(protocol))

@@ -13,7 +13,7 @@ from gaudi_operator.cli.plan.output import output_table
 from gaudi_operator.cli.plan.plan_figures import PlanFigures, calculate_plan_figures, traffic_for_plan_figures
 from gaudi_operator.cli.plan.plot import PlotPoint, plot_svg
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -24,7 +24,7 @@ from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
-OPTIMAL = spec_spelling(Strategy.OPTIMAL)
+OPTIMAL = capitalize_contract_word(Strategy.OPTIMAL)
 TABLE_SHARES = {"half": 0.5, "twice": 2.0}
 """The other numbers of graphs in the table, as multiples of Optimal's number."""
 PLOT_SHARES = {**TABLE_SHARES, **{f"{share} times": share for share in (0.35, 0.7, 1.4, 3.0, 4.0)}}
@@ -64,9 +64,11 @@ def compare_strategies(document: PlanDocument, shares: Mapping[str, float] = TAB
     file_strategies = () if policy.file is None else (Strategy.FILE,)
     for strategy in (*RANGED_STRATEGIES, *file_strategies, Strategy.OPTIMAL):
         try:
-            plans[spec_spelling(strategy)] = make_plan(policy.model_copy(update={"strategy": strategy}), limits, blocks)
+            plans[capitalize_contract_word(strategy)] = make_plan(
+                policy.model_copy(update={"strategy": strategy}), limits, blocks
+            )
         except PlanImpossible as error:
-            refusals[spec_spelling(strategy)] = str(error)
+            refusals[capitalize_contract_word(strategy)] = str(error)
     if OPTIMAL in plans:
         for name, share in shares.items():
             plans[f"{OPTIMAL}, {name}"] = _plan_with_share(document, traffic.traffic, plans[OPTIMAL], share)

@@ -20,7 +20,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
-from gaudi_runtime.knobs.render import why_settings_invalid
+from gaudi_runtime.knobs.render import why_settings_cannot_render
 from gaudi_runtime.knobs.setting_errors import ignored_knobs
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.planner import make_plan
@@ -229,7 +229,7 @@ def _measured_plan(document: Document) -> "PlanState | None":
 
 def _from_runtime_config(document: Document) -> PlanDocument:
     config = RuntimeConfig.model_validate(document)
-    reason = why_settings_invalid(config.engine)
+    reason = why_settings_cannot_render(config.engine)
     if reason:
         raise ConfigError(reason)
     return PlanDocument(config)

@@ -33,7 +33,7 @@ from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
 from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.thresholds import Thresholds, fits, shortfalls, uncheckable_thresholds
-from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch
+from gaudi_runtime.plan_check import capturable_plan_graphs, check_plan_before_fetch
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
@@ -95,12 +95,12 @@ def _find_violation(inference: Inference, config: RuntimeConfig) -> Problem | No
 
 def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | None:
     try:
-        plan = check_before_fetch(config, {})
+        plan = check_plan_before_fetch(config, {})
     except PlanImpossible as error:
         return Problem(error.reason, f"spec.bucketing: {error}.")
     if not captures_graphs(inference):
         return None
-    capturable = capturable_graphs(plan, config, config.limits)
+    capturable = capturable_plan_graphs(plan, config, config.limits)
     reason = why_thresholds_unreachable(capturable, len(plan.prompt), len(plan.decode), inference.spec.readiness)
     return Problem("ThresholdsUnreachable", reason) if reason else None
 

@@ -16,11 +16,11 @@ from gaudi_operator.cli.plan.options import PatchForm
 from gaudi_operator.cli.plan.output import CommandOutput, output_console, output_table
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.optimal.cost import PlanScore, score_plan, typical_cost
+from gaudi_runtime.planning.optimal.cost import PlanCostScore, score_plan_cost, typical_cost
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, Weights, format_traffic, parse_traffic
 
@@ -48,8 +48,8 @@ class LearnedPlan:
     """
 
     patch: Mapping[str, Any]
-    current_scores: Mapping[BucketPhase, PlanScore]
-    learned_scores: Mapping[BucketPhase, PlanScore]
+    current_scores: Mapping[BucketPhase, PlanCostScore]
+    learned_scores: Mapping[BucketPhase, PlanCostScore]
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[Sequence[object]]:
@@ -94,8 +94,8 @@ def learn_plan(
     cost = typical_cost(document.limits.block_size)
     return LearnedPlan(
         patch={"spec": {"bucketing": _bucketing_patch(policy, plan, form, max_file_bytes)}},
-        current_scores={phase: score_plan(document.plan(), phase, traffic, cost) for phase in BucketPhase},
-        learned_scores={phase: score_plan(plan, phase, traffic, cost) for phase in BucketPhase},
+        current_scores={phase: score_plan_cost(document.plan(), phase, traffic, cost) for phase in BucketPhase},
+        learned_scores={phase: score_plan_cost(plan, phase, traffic, cost) for phase in BucketPhase},
         warnings=(*document.warnings, *plan.warnings, *_budget_warnings(document, budget)),
     )
 
@@ -136,14 +136,14 @@ def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, ma
     if form is PatchForm.OPTIMAL and policy.optimal:
         settings = policy.optimal.model_dump(by_alias=True)
         settings["graphMemory"] = settings.pop("graphBytes")
-        return {**others, "strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings}
+        return {**others, "strategy": capitalize_contract_word(Strategy.OPTIMAL), "optimal": settings}
     file_text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(file_text) > max_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(file_text)} bytes as a file, but the limit is "
             f"{max_file_bytes} bytes. Choose --as optimal or fewer graphs"
         )
-    return {**others, "strategy": spec_spelling(Strategy.FILE), "file": file_text}
+    return {**others, "strategy": capitalize_contract_word(Strategy.FILE), "file": file_text}
 
 
 def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
@@ -157,7 +157,7 @@ def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
     console.print(output_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))
 
 
-def _score_cells(score: PlanScore) -> tuple[str, str, str]:
+def _score_cells(score: PlanCostScore) -> tuple[str, str, str]:
     """Return graphs, padding and coverage as cells of a table."""
     padding = "-" if score.padding is None else f"{score.padding:.3f}"
     coverage = "-" if score.coverage is None else f"{score.coverage:.1%}"

@@ -15,14 +15,14 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.coverage import PhaseCoverage, PlanCoverage, plan_coverage
 from gaudi_runtime.planning.optimal.cost import (
     Cost,
-    PlanScore,
+    PlanCostScore,
     price_in_bytes,
     price_in_seconds,
-    score_plan,
+    score_plan_cost,
     typical_cost,
 )
 from gaudi_runtime.planning.optimal.optimizer import BOTH
-from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_prior_traffic
 from gaudi_runtime.traffic.histogram import Traffic, parse_traffic
 
 
@@ -45,7 +45,7 @@ def traffic_for_plan_figures(policy: BucketPolicy, limits: Limits, kv_blocks: in
             return _ExpectedTraffic(
                 traffic, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
             )
-    phases = (sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
+    phases = (sum_prior_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
     return _ExpectedTraffic(
         Traffic(*phases), cost, "padding is computed for a uniform prior, because no traffic is given"
     )
@@ -58,7 +58,7 @@ class PlanFigures:
     `graph_bytes` is None if the bytes of graphs are unknown.
     """
 
-    scores: Mapping[BucketPhase, PlanScore]
+    scores: Mapping[BucketPhase, PlanCostScore]
     plan_coverage: PlanCoverage
     graph_bytes: int | None
     warmup_seconds: float
@@ -102,7 +102,7 @@ def calculate_plan_figures(
     phase_buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
     bytes_of = price_in_bytes(limits.block_size)
     return PlanFigures(
-        scores={phase: score_plan(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
+        scores={phase: score_plan_cost(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
         plan_coverage=plan_coverage(plan, limits, kv_blocks),
         graph_bytes=None if bytes_unknown else round(sum(bytes_of(*phase_bucket) for phase_bucket in phase_buckets)),
         warmup_seconds=round(sum(price_in_seconds(*phase_bucket) for phase_bucket in phase_buckets), 1),

@@ -11,7 +11,7 @@ from enum import StrEnum
 from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.cli.plan.plan_figures import PlanFigures
 from gaudi_runtime.catalog.figure import Figure
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
@@ -190,7 +190,7 @@ def _cold_warnings(config: RuntimeConfig) -> Iterator[str]:
     if not config.warmup.enabled:
         yield "Warm-up is skipped. Each shape is compiled at its first use, while requests wait."
     elif mode in (ExecutionMode.LAZY, ExecutionMode.EAGER):
-        yield f"No graphs are captured in execution mode {spec_spelling(mode)}, so each step takes longer."
+        yield f"No graphs are captured in execution mode {capitalize_contract_word(mode)}, so each step takes longer."
 
 
 def _to_sentence(text: str) -> str:

@@ -44,19 +44,25 @@ from gaudi_operator.core.rendering.runtime_config import (
     runtime_config_limits,
     runtime_config_settings,
 )
-from gaudi_runtime.buckets.kv_blocks import most_useful_blocks
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.buckets.kv_blocks import most_useful_kv_blocks
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, Strategy
 from gaudi_runtime.contract.config import EngineName, plan_hash
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.attention_settings import QUERY_PADDING, SLICES_FROM, SLICING, slicing_threshold, uses_slices
+from gaudi_runtime.knobs.attention_settings import (
+    QUERY_PADDING,
+    SLICES_FROM,
+    SLICING,
+    attention_slicing_threshold,
+    attention_uses_slices,
+)
 from gaudi_runtime.knobs.fields import PAD_LIMITS, SLICE_SETTINGS, SLICED
 from gaudi_runtime.knobs.setting_errors import (
     argument_errors,
     ignored_knobs,
     ignored_settings,
     setting_errors,
-    unknown_variables,
+    unknown_variable_errors,
     variable_errors,
 )
 from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, read_speculation, why_method_refused
@@ -68,10 +74,10 @@ def check_slicing_settings(inference: Inference) -> Problem | None:
     """Refuse settings of sliced attention that the plugin rejects at load time."""
     spec, limits = inference.spec, runtime_config_limits(inference.spec)
     settings, max_tokens = spec.engine.settings, limits.max_num_batched_tokens
-    if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
+    if not runs_vllm_on_card(inference) or not attention_uses_slices(settings, spec.bucketing.strategy):
         return None
     setting, pad_max = settings.get(SLICES_FROM), runtime_config_bucket_policy(spec).prompt.query.pad_max
-    threshold = slicing_threshold(settings, max_tokens)
+    threshold = attention_slicing_threshold(settings, max_tokens)
     min_threshold = max(_LEAST_SLICED, limits.block_size + 1)
     alternative = f"or set spec.engine.settings {SLICING} to false"
     if threshold < min_threshold:
@@ -156,7 +162,7 @@ def engine_policy_check(inference: Inference) -> BucketPolicyCheck:
 
 def max_engine_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of KV blocks that any model can use with this spec."""
-    useful_blocks, memory = most_useful_blocks(runtime_config_limits(spec)), spec.accelerator.device_memory
+    useful_blocks, memory = most_useful_kv_blocks(runtime_config_limits(spec)), spec.accelerator.device_memory
     if memory is None:
         return useful_blocks
     cache_bytes = int(parse_byte_quantity(memory) * _cache_share(spec))
@@ -198,7 +204,10 @@ def why_engine_settings_are_ignored(inference: Inference) -> str | None:
     sentences = (
         *_overridden_fields(inference),
         *ignored_knobs(config),
-        *(f"engine.env {sentence}" for sentence in unknown_variables(each.name for each in inference.spec.engine.env)),
+        *(
+            f"engine.env {sentence}"
+            for sentence in unknown_variable_errors(each.name for each in inference.spec.engine.env)
+        ),
         *ignored_settings(config.bucketing, config.limits),
     )
     return _join_sentences([f"spec.{sentence}" for sentence in sentences])
@@ -270,10 +279,10 @@ def _execution_mode_hints(inference: Inference) -> Iterator[str]:
     """Yield a sentence if the default execution mode has changed and the next revision will use the new default."""
     stored_mode, next_mode = inference.stored_mode, runtime_config_execution_mode(replace(inference, stored_mode=None))
     if stored_mode is not None and inference.spec.engine.execution_mode is None and stored_mode is not next_mode:
-        mode_name = spec_spelling(stored_mode)
+        mode_name = capitalize_contract_word(stored_mode)
         yield (
             f"spec.engine.executionMode is left out. The pods use {mode_name}, the default when their revision was "
-            f"created, but the next revision uses {spec_spelling(next_mode)}. To keep {mode_name}, set "
+            f"created, but the next revision uses {capitalize_contract_word(next_mode)}. To keep {mode_name}, set "
             f"spec.engine.executionMode to {mode_name}. This restarts no pods."
         )
 

@@ -6,7 +6,7 @@ A warm-up is complete if every planned bucket is warm and capture has ended (doc
 from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
-from gaudi_runtime.contract.preparation import SkipCause
+from gaudi_runtime.contract.preparation import PreparationSkipCause
 from gaudi_runtime.contract.report import (
     BucketPhase,
     CapturableGraphs,
@@ -50,7 +50,7 @@ def describe_threshold_shortfalls(report: WarmupReport, readiness: Readiness) ->
 
     Buckets that were skipped by a failure come first.
     """
-    by_cause = sorted(report.skipped, key=lambda item: item.cause is not SkipCause.FAILURE)
+    by_cause = sorted(report.skipped, key=lambda item: item.cause is not PreparationSkipCause.FAILURE)
     first_skipped = {item.phase.value: (str(item.bucket), item.reason) for item in reversed(by_cause)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]

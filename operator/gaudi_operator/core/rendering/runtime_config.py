@@ -35,14 +35,14 @@ from gaudi_runtime.contract.config import (
     EngineConfig,
     EngineName,
     ExecutionMode,
-    HubRepository,
+    HubRepositoryConfig,
     ItemsPerPrompt,
     ModelConfig,
     ParallelismConfig,
     QuantizationConfig,
     RuntimeConfig,
     ServingConfig,
-    SharedRecipes,
+    SharedRecipesConfig,
     WarmupConfig,
 )
 from gaudi_runtime.contract.ports import (
@@ -54,7 +54,7 @@ from gaudi_runtime.contract.ports import (
     TLS_PATH,
 )
 from gaudi_runtime.contract.preparation import Preparation, preparation_of
-from gaudi_runtime.knobs.fields import SplitSettings, split_settings
+from gaudi_runtime.knobs.fields import FieldSettings, split_settings_by_field
 from gaudi_runtime.knobs.speculation import read_speculation
 
 
@@ -195,9 +195,9 @@ def runtime_config_limits(spec: GaudiInferenceSpec) -> Limits:
     )
 
 
-def runtime_config_settings(engine: Engine) -> SplitSettings:
+def runtime_config_settings(engine: Engine) -> FieldSettings:
     """Return the entries of engine.settings by the place where the RuntimeConfig has them."""
-    return split_settings(engine.settings, is_simulated=engine.name is EngineName.SIM)
+    return split_settings_by_field(engine.settings, is_simulated=engine.name is EngineName.SIM)
 
 
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
@@ -218,9 +218,9 @@ def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
     return tokens if tokens and 1 <= tokens <= MOST_DRAFTS else None
 
 
-def _hub_repository(source: ModelSource) -> HubRepository | None:
+def _hub_repository(source: ModelSource) -> HubRepositoryConfig | None:
     repository = source.hugging_face
-    return HubRepository(repo=repository.repo, revision=repository.revision) if repository else None
+    return HubRepositoryConfig(repo=repository.repo, revision=repository.revision) if repository else None
 
 
 def _adapter_config(index: int, adapter: Adapter) -> AdapterConfig:
@@ -241,11 +241,11 @@ def _fetch_limit(model: Model) -> int | None:
     return parse_byte_quantity(size_limit) if size_limit else None
 
 
-def _shared_recipes(cache: RecipeCache | None) -> SharedRecipes | None:
+def _shared_recipes(cache: RecipeCache | None) -> SharedRecipesConfig | None:
     """Return the settings of shared recipes. They leave a tenth of the volume to the file system."""
     if cache is None:
         return None
-    return SharedRecipes(
+    return SharedRecipesConfig(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         # Use only 90 % of the volume. A file system needs space for its own journal, so writes fail before the volume

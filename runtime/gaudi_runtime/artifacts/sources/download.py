@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile
-from gaudi_runtime.artifacts.sources.snapshots import bytes_of
+from gaudi_runtime.artifacts.sources.listing import ListedFile, Listing
+from gaudi_runtime.artifacts.sources.snapshots import snapshot_file_bytes
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 
@@ -22,7 +22,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 CHUNK_BYTES = 4 * 1024 * 1024
 
 
-def matches_checksum(file: Path, expected: RemoteFile, heartbeat: Callable[[], None]) -> bool:
+def download_matches_checksum(file: Path, expected: ListedFile, heartbeat: Callable[[], None]) -> bool:
     """Return True if a downloaded file has the checksum that its source states. Reads the whole `file`.
 
     `heartbeat` is called every few MB and may raise to end the reading.
@@ -71,7 +71,7 @@ class Progress:
             self._publish(FetchProgress(done_bytes=received_bytes, waiting=True))
 
 
-class Source(Protocol):
+class DownloadSource(Protocol):
     """A source of downloads: one repository or prefix at one revision. Its errors are RuntimeStartErrors."""
 
     @property
@@ -95,20 +95,22 @@ class Source(Protocol):
         """
 
 
-def download(source: Source, commit: str, file: RemoteFile, part_file: Path, target: Path, progress: Progress) -> None:
+def download(
+    source: DownloadSource, commit: str, file: ListedFile, part_file: Path, target: Path, progress: Progress
+) -> None:
     """Download `file` of a source to `target`. Received bytes stay in `part_file` even if the download fails.
 
     Raises HubUnreachable if a retry may help, ModelUnreadable after two wrong checksums, DiskFull, or an error for a
     request that the hub rejects.
     """
-    if bytes_of(target) == file.size:
+    if snapshot_file_bytes(target) == file.size:
         return
     for folder in (part_file.parent, target.parent):
         folder.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         with _translate_disk_full(file):
             _download_rest(source, commit, file, part_file, progress)
-        if matches_checksum(part_file, file, progress.heartbeat):
+        if download_matches_checksum(part_file, file, progress.heartbeat):
             part_file.replace(target)
             return
         progress.add(-file.size)
@@ -119,7 +121,7 @@ def download(source: Source, commit: str, file: RemoteFile, part_file: Path, tar
     )
 
 
-def _download_rest(source: Source, commit: str, file: RemoteFile, part_file: Path, progress: Progress) -> None:
+def _download_rest(source: DownloadSource, commit: str, file: ListedFile, part_file: Path, progress: Progress) -> None:
     """Append to `part_file` up to the expected size. If the server does not support ranges, start at the beginning."""
     with part_file.open("ab") as content:
         if content.tell() < file.size:
@@ -146,7 +148,7 @@ def _write_pieces(pieces: Iterator[bytes], content: BinaryIO, expected_size: int
 
 
 @contextmanager
-def _translate_disk_full(file: RemoteFile) -> Iterator[None]:
+def _translate_disk_full(file: ListedFile) -> Iterator[None]:
     try:
         yield
     except OSError as error:

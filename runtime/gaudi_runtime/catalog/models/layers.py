@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gaudi_runtime.catalog.models.config_values import ConfigValues
-from gaudi_runtime.catalog.models.shape import Layer
+from gaudi_runtime.catalog.models.shape import LayerShape
 from gaudi_runtime.errors import ModelUnreadable
 
-LayerReader = Callable[[ConfigValues, int, int], Layer]
+LayerReader = Callable[[ConfigValues, int, int], LayerShape]
 """Reads layer `index` of a model with a hidden size."""
 
 SLIDING = "sliding_attention"
@@ -22,7 +22,7 @@ STATE_BYTES, CONVOLUTION_BYTES = 4, 2
 """The bytes of a number in the recurrent state of a gated delta network, and in any convolution state."""
 
 
-def _attention(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _attention(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer with multi-head, grouped-query or multi-query attention."""
     heads = values.integer("num_attention_heads")
     kv_heads = values.integer("num_key_value_heads", heads)
@@ -33,7 +33,7 @@ def _attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     head_dim = values.integer("head_dim", max(1, hidden // heads))
     width = 2 * (heads + kv_heads) * head_dim
     return _with_feed_forward(
-        values, index, Layer(heads, kv_heads, 2 * head_dim, width, width, 0, windowed=_is_windowed(values, index))
+        values, index, LayerShape(heads, kv_heads, 2 * head_dim, width, width, 0, windowed=_is_windowed(values, index))
     )
 
 
@@ -44,7 +44,7 @@ def _is_windowed(values: ConfigValues, index: int) -> bool:
     return kinds[index : index + 1] == (SLIDING,) if kinds else not period or (index + 1) % period != 0
 
 
-def _with_feed_forward(values: ConfigValues, index: int, layer: Layer) -> Layer:
+def _with_feed_forward(values: ConfigValues, index: int, layer: LayerShape) -> LayerShape:
     count = values.first_integer("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     width = 3 * values.first_integer("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", default=1)
     step = values.first_integer("interleave_moe_layer_step", "decoder_sparse_step", default=1)
@@ -57,7 +57,7 @@ def _with_feed_forward(values: ConfigValues, index: int, layer: Layer) -> Layer:
     return replace(layer, feed_forward=shared or shared_count * expert, experts=count * expert, active=active * expert)
 
 
-def _latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _latent_attention(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of DeepSeek V2, V3 or R1, which caches one vector per token for all heads."""
     if "kv_lora_rank" not in values:
         return _attention(values, hidden, index)
@@ -69,7 +69,7 @@ def _latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     return _with_feed_forward(
         values,
         index,
-        Layer(
+        LayerShape(
             heads=heads,
             kv_heads=1,
             cache_width=kv_rank + rope,
@@ -80,7 +80,7 @@ def _latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     )
 
 
-def _gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _gemma4(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of Gemma 4: full attention has heads of its own, and the last layers share a cache."""
     kinds = values.texts("layer_types")
     is_full = (
@@ -96,7 +96,7 @@ def _gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
     return layer if own_cache else replace(layer, kv_heads=0)
 
 
-def _hybrid(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _hybrid(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of a model some of whose layers have a recurrent state instead of a KV cache."""
     kinds, interval = values.texts("layer_types"), values.integer("full_attention_interval", 4)
     kind = (kinds[index : index + 1] or ("",))[0] if kinds else RECURRENT[0] if (index + 1) % interval else FULL
@@ -106,13 +106,13 @@ def _hybrid(values: ConfigValues, hidden: int, index: int) -> Layer:
     return _with_feed_forward(values, index, layer)
 
 
-def _mamba(values: ConfigValues, hidden: int) -> Layer:
+def _mamba(values: ConfigValues, hidden: int) -> LayerShape:
     heads, state, groups = (values.integer(f"mamba_{name}") for name in ("n_heads", "d_state", "n_groups"))
     inner = values.integer("mamba_expand", 2) * hidden
     convolution = inner + 2 * groups * state
     width = inner + convolution + heads
     numbers = inner * state + (values.integer("mamba_d_conv", 4) - 1) * convolution
-    return Layer(
+    return LayerShape(
         heads=values.integer("num_attention_heads"),
         kv_heads=0,
         cache_width=0,
@@ -123,13 +123,13 @@ def _mamba(values: ConfigValues, hidden: int) -> Layer:
     )
 
 
-def _gated_delta_net(values: ConfigValues) -> Layer:
+def _gated_delta_net(values: ConfigValues) -> LayerShape:
     names = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
     key_heads, key_dim, value_heads, value_dim = (values.integer(f"linear_{name}") for name in names)
     key, value = key_heads * key_dim, value_heads * value_dim
     width = 2 * key + 3 * value + 2 * value_heads
     convolution = (values.integer("linear_conv_kernel_dim", 4) - 1) * (2 * key + value)
-    return Layer(
+    return LayerShape(
         heads=values.integer("num_attention_heads"),
         kv_heads=0,
         cache_width=0,
@@ -140,7 +140,7 @@ def _gated_delta_net(values: ConfigValues) -> Layer:
     )
 
 
-def _ungated(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _ungated(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of GPT BigCode, whose feed-forward network has two matrices."""
     layer = _attention(values, hidden, index)
     return replace(layer, feed_forward=layer.feed_forward * 2 // 3)

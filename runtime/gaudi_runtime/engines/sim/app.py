@@ -21,8 +21,14 @@ from starlette.routing import Route
 from starlette.types import Send
 
 from gaudi_runtime.engines.sim.serving import SimServing
-from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ApiError, InvalidRequest, UnknownModel, error_body
-from gaudi_runtime.http.server import cancel_on_disconnect, get_route
+from gaudi_runtime.http.openai_api.errors import (
+    CLIENT_WENT_AWAY,
+    ApiError,
+    InvalidRequest,
+    UnknownModel,
+    openai_error_body,
+)
+from gaudi_runtime.http.server import cancel_on_disconnect, get_server_route
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +80,7 @@ class _SimRequest(BaseModel):
     ignore_eos: bool = False
 
 
-class EventStream(StreamingResponse):
+class SimEventStream(StreamingResponse):
     """An answer as server-sent events. Its end cancels its generation, which frees the KV blocks."""
 
     async def stream_response(self, send: Send) -> None:
@@ -93,9 +99,9 @@ class SimApplication:
     def app(self) -> Starlette:
         """Return the application."""
         routes = [
-            get_route("/v1/models", self._list_models),
-            get_route("/v1/models/{name:path}", self._retrieve_model),
-            get_route("/health", self._health),
+            get_server_route("/v1/models", self._list_models),
+            get_server_route("/v1/models/{name:path}", self._retrieve_model),
+            get_server_route("/health", self._health),
             Route("/v1/completions", self._generate, methods=["POST"]),
             Route("/v1/chat/completions", self._generate, methods=["POST"]),
         ]
@@ -120,7 +126,9 @@ class SimApplication:
         self._describe_model(body.model)
         answer = _SimAnswer(body, request.url.path.endswith("/chat/completions"), self._serving, self._metrics)
         if body.stream:
-            return EventStream(answer.events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+            return SimEventStream(
+                answer.events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+            )
         whole = await cancel_on_disconnect(request, answer.collect())
         return Response(status_code=CLIENT_WENT_AWAY) if whole is None else JSONResponse(whole)
 
@@ -178,7 +186,7 @@ class _SimAnswer:
                     yield self._event([_choice(content, reason)], usage)
         except Exception:
             log.exception("A streamed answer failed after its first event.")
-            yield _encode_event(error_body("The server failed during this answer.", "server_error"))
+            yield _encode_event(openai_error_body("The server failed during this answer.", "server_error"))
             return
         if include_usage:
             yield self._event([], {"usage": self._usage()})
@@ -221,4 +229,4 @@ async def _handle_api_error(_: Request, error: Exception) -> Response:
 
 
 async def _handle_crash(_: Request, __: Exception) -> Response:
-    return JSONResponse(error_body("The simulated engine failed.", "server_error"), 500)
+    return JSONResponse(openai_error_body("The simulated engine failed.", "server_error"), 500)

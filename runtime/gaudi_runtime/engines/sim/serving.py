@@ -12,7 +12,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import EngineLoad
-from gaudi_runtime.engines.sim.card import SimCard, SimClock
+from gaudi_runtime.engines.sim.card import SimCard, SimCardClock
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from gaudi_runtime.units import plural
@@ -81,7 +81,7 @@ class SimServing:
         self,
         script: SimScript,
         card: SimCard,
-        clock: SimClock,
+        clock: SimCardClock,
         limits: Limits,
         plan: BucketPlan,
         kv_blocks: int,

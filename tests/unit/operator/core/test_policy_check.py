@@ -8,7 +8,7 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.admission.engine_settings import engine_policy_check
 from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPolicyCheckPending
 from gaudi_operator.core.decide import decide
-from gaudi_runtime.buckets.bucket_plan import DropRule
+from gaudi_runtime.buckets.bucket_plan import PlanDropRule
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged
 from tests.unit.operator.core.cluster import Cluster
@@ -37,7 +37,7 @@ def pending(check: BucketPolicyCheck) -> Problem | None:
         ),
         (
             {"strategy": "File", "file": "(1, 512, 0)\n(1, 1, 8)"},
-            ["spec.bucketing: no prompt bucket", f"1 dropped because {DropRule.OVER_BUDGET}"],
+            ["spec.bucketing: no prompt bucket", f"1 dropped because {PlanDropRule.OVER_BUDGET}"],
         ),
     ],
     ids=["range that contradicts itself", "no bucket"],

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig, SharedRecipesConfig
 from gaudi_runtime.contract.report import Phase, RecipeOutcome
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
@@ -38,7 +38,7 @@ class Group:
     def _config(self) -> RuntimeConfig:
         config = sim_config(self._script, serving={"group_port": self._port})
         (self._folder / "shared").mkdir(exist_ok=True)
-        shared = SharedRecipes(path=str(self._folder / "shared"), limit_bytes=2**20, max_age_seconds=3600)
+        shared = SharedRecipesConfig(path=str(self._folder / "shared"), limit_bytes=2**20, max_age_seconds=3600)
         both = ParallelismConfig(tensor=2, nodes=2)
         desired = {"parallelism": both, "shared_recipes": shared, "recipe_cache_dir": "recipes"}
         return config.model_copy(update=desired)

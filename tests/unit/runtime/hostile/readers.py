@@ -13,11 +13,11 @@ from pathlib import Path
 
 from gaudi_operator.shell.polling.status_port import StatusPortReportUnusable, parse_status_port_report
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
-    EntryUnusable,
-    Manifest,
-    StoredFile,
-    format_manifest,
-    parse_manifest,
+    ManifestFile,
+    ManifestMismatch,
+    RecipeManifest,
+    format_recipe_manifest,
+    parse_recipe_manifest,
 )
 from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
 from gaudi_runtime.buckets.bucket import Bucket
@@ -26,8 +26,8 @@ from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, PlanImpossible
 from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.traffic.histogram import parse_traffic
-from gaudi_runtime.warmup.estimate import StepKind
-from gaudi_runtime.warmup.journal import Recipes
+from gaudi_runtime.warmup.estimate import EstimateStepKind
+from gaudi_runtime.warmup.journal import JournalRecipes
 from gaudi_runtime.warmup.journal import format_journal as journal_of
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
@@ -50,7 +50,7 @@ class Reader:
 def _manifest(content: bytes) -> object:
     # Add a correct checksum, because an attacker who can write a manifest can also write its checksum.
     text = content.decode("utf-8", "replace")
-    return parse_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
+    return parse_recipe_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
 
 
 def _manifest_with_journal(content: bytes) -> object:
@@ -58,7 +58,7 @@ def _manifest_with_journal(content: bytes) -> object:
         "format": 1,
         "key": asdict(KEY),
         "files": {},
-        "journal": journal_of(Recipes({}), KEY) + content.decode("latin-1"),
+        "journal": journal_of(JournalRecipes({}), KEY) + content.decode("latin-1"),
     }
     return _manifest(json.dumps(body).encode())
 
@@ -82,9 +82,9 @@ def _index(content: bytes) -> object:
     return None
 
 
-_STEPS = {(StepKind.COMPILE, BucketPhase.PROMPT, Bucket(1, 128, 0)): 1.5}
-_FILES = {"a/b.recipe": StoredFile(sha256="0" * 64, size=12)}
-_MANIFEST = format_manifest(Manifest(_FILES, Recipes(_STEPS)), KEY).partition("\n")[2].encode()
+_STEPS = {(EstimateStepKind.COMPILE, BucketPhase.PROMPT, Bucket(1, 128, 0)): 1.5}
+_FILES = {"a/b.recipe": ManifestFile(sha256="0" * 64, size=12)}
+_MANIFEST = format_recipe_manifest(RecipeManifest(_FILES, JournalRecipes(_STEPS)), KEY).partition("\n")[2].encode()
 _HEADER = b'{"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 0]}}'
 _REPORT = WarmupReport(
     instance="a",
@@ -126,11 +126,11 @@ READERS = {
         (PlanImpossible,),
         (b"prompt", b"decode", b"nan", b"inf", b"1e309", b"-0", b"1_0", b"\xd9\xa3"),
     ),
-    "recipe manifest": Reader((_MANIFEST,), _manifest, (EntryUnusable,), most=1_000_000),
+    "recipe manifest": Reader((_MANIFEST,), _manifest, (ManifestMismatch,), most=1_000_000),
     "journal of a manifest": Reader(
         (b'{"bucket":[1,128,0],"phase":"prompt","seconds":1.5,"step":"compile"}\n',),
         _manifest_with_journal,
-        (EntryUnusable,),
+        (ManifestMismatch,),
         most=1_000_000,
     ),
     "safetensors file": Reader(

@@ -24,8 +24,8 @@ from gaudi_runtime.contract.report import (
     SharedRecipesReport,
     WarmupReport,
 )
-from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.metrics import MetricSources, new_registry
+from gaudi_runtime.http.connection import ConnectionLimits
+from gaudi_runtime.http.metrics import MetricSources, new_metrics_registry
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard
@@ -43,10 +43,10 @@ class StatusPort:
 
 
 @asynccontextmanager
-async def listening(limits: ServerLimits) -> AsyncIterator[StatusPort]:
+async def listening(limits: ConnectionLimits) -> AsyncIterator[StatusPort]:
     board = ReportBoard("a" * 64)
     observed = MetricSources(board.report)
-    app = status_app(board, observed, new_registry(observed), 30, lambda: False)
+    app = status_app(board, observed, new_metrics_registry(observed), 30, lambda: False)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     async with (

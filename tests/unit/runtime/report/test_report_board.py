@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
-from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard, TooManyWaiters
+from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard, TooManyReportWaiters
 
 HASH = "a" * 64
 NEVER = 3600.0
@@ -177,7 +177,7 @@ async def test_waiter_beyond_the_limit_is_refused() -> None:
     board = ReportBoard(HASH)
     waiting = [asyncio.create_task(board.wait_for_update(1, 30)) for _ in range(MAX_WAITERS)]
     await asyncio.sleep(0)
-    with pytest.raises(TooManyWaiters):
+    with pytest.raises(TooManyReportWaiters):
         await board.wait_for_update(1, 30)
     board.close()
     await asyncio.gather(*waiting)

@@ -14,8 +14,8 @@ from gaudi_runtime.contract.report import (
     ServedPhase,
 )
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.serving_counters import CounterPublisher, RecentRecompiles, publish_counters
-from gaudi_runtime.traffic.serving_histogram import PaddedShape, ServingHistogram
+from gaudi_runtime.report.serving_counters import CounterPublisher, RecentRecompileCounter, publish_counters
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, ServingPaddedShape
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import served
 
@@ -49,7 +49,7 @@ async def test_warm_shapes_are_hits(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_hits_are_reported_without_waking_waiters() -> None:
-    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=True))
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=True))
     publisher, sequence = CounterPublisher(board), board.report().sequence
     histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0))
     publisher.publish(histogram, RequestCounts(), 1.0)
@@ -58,7 +58,7 @@ async def test_hits_are_reported_without_waking_waiters() -> None:
 
 
 async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None:
-    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=False))
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=False))
     publisher, seen = CounterPublisher(board), []
     histogram.count_compiles(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
     for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
@@ -68,7 +68,7 @@ async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None
 
 
 async def test_recompiles_are_added_to_the_compiles_of_the_start() -> None:
-    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=False))
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=False))
     board.update(compiles=40)
     histogram.count_compiles(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
     CounterPublisher(board).publish(histogram, RequestCounts(), 1.0)
@@ -76,7 +76,7 @@ async def test_recompiles_are_added_to_the_compiles_of_the_start() -> None:
 
 
 async def test_doubled_failures_wake_waiters_but_requests_do_not() -> None:
-    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=True))
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=True))
     publisher, seen = CounterPublisher(board), []
     for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):
         publisher.publish(histogram, RequestCounts(running=running, failed=failed), 1.0)
@@ -86,7 +86,7 @@ async def test_doubled_failures_wake_waiters_but_requests_do_not() -> None:
 
 
 def test_recompiles_are_recent_for_five_minutes() -> None:
-    recent = RecentRecompiles()
+    recent = RecentRecompileCounter()
     assert recent.count_recent(3, now=10.0) == 3
     assert recent.count_recent(5, now=200.0) == 5
     assert recent.count_recent(5, now=10.0 + RECENT_SECONDS) == 2
@@ -94,7 +94,7 @@ def test_recompiles_are_recent_for_five_minutes() -> None:
 
 
 async def test_cold_images_wake_waiters_once_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: PaddedShape(real, warm=True))
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=True))
     publisher = CounterPublisher(board)
     for _ in range(2):
         histogram.add_rows([], [["pixel_values 80x1176", False, 1, 0]])

@@ -242,6 +242,6 @@ async def test_sigterm_during_the_warm_up_ends_it_between_two_buckets(
 
 
 def test_failure_has_its_reason_and_a_defect_is_a_crash() -> None:
-    known = serving.runtime_failure(HubUnreachable("x" * 5000))
+    known = serving.failure_to_serve(HubUnreachable("x" * 5000))
     assert (known.reason, known.message) == ("HubUnreachable", "x" * 2048)
-    assert serving.runtime_failure(KeyError("a")) == RuntimeFailure(reason="Crashed", message="KeyError: 'a'")
+    assert serving.failure_to_serve(KeyError("a")) == RuntimeFailure(reason="Crashed", message="KeyError: 'a'")

@@ -22,7 +22,7 @@ from gaudi_runtime.contract.report import Phase, RequestCounts
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import CounterPublisher
-from gaudi_runtime.traffic.serving_histogram import PaddedShape, ServingHistogram
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, ServingPaddedShape
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import FULL, PLAN, report
@@ -65,7 +65,7 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
     verbs = HpuVerbs(runner, bridge(card))
     verbs.plan([], [])
     verbs.start_serving()
-    histogram = ServingHistogram(lambda _, real: PaddedShape(real, warm=False))
+    histogram = ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=False))
     for query, seconds in forwards:
         card.compiled.add((32, query, 0, True))
         card.compile(seconds)

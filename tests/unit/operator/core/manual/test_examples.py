@@ -19,7 +19,7 @@ from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.knobs.render import EngineOptions, render_engine_options
+from gaudi_runtime.knobs.render import RenderedEngineOptions, render_engine_options
 from gaudi_runtime.planning.coverage import plan_coverage
 from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS
@@ -138,7 +138,7 @@ VARIABLES = {
 }
 
 
-def render_example(name: str) -> EngineOptions:
+def render_example(name: str) -> RenderedEngineOptions:
     return render_engine_options(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
 
 

@@ -10,9 +10,9 @@ from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     ExecutionMode,
-    HubRepository,
+    HubRepositoryConfig,
     RuntimeConfig,
-    SharedRecipes,
+    SharedRecipesConfig,
     plan_hash,
 )
 from tests.support.builders import merged
@@ -63,13 +63,13 @@ def test_checkpoint_path_is_below_the_mount(source: dict[str, Any], folder: str)
 def test_configuration_has_the_repository_without_its_token() -> None:
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b", "revision": "v1"}}
     found = config(model={"source": source, "tokenSecretRef": {"name": "hub", "key": "token"}}).model
-    assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))
+    assert (found.path, found.hub) == ("/fetched", HubRepositoryConfig(repo="a/b", revision="v1"))
 
 
 def test_hub_adapter_has_its_repository() -> None:
     adapters = [{"name": "sql", "source": {"huggingFace": {"repo": "a/b", "revision": "v1"}}}]
     (found,) = config(model={"lora": {"adapters": adapters}}).model.adapters
-    assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepository(repo="a/b", revision="v1"))
+    assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepositoryConfig(repo="a/b", revision="v1"))
 
 
 def test_adapter_limit_of_a_batch_is_copied() -> None:
@@ -133,7 +133,7 @@ def test_recipes_are_shared_only_with_a_recipe_cache() -> None:
 
 def test_recipes_may_use_nine_tenths_of_the_pvc() -> None:
     cache = {"size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
-    assert config(recipeCache=cache).shared_recipes == SharedRecipes(
+    assert config(recipeCache=cache).shared_recipes == SharedRecipesConfig(
         path="/recipes",
         seed="/recipe-image/llama",
         limit_bytes=9 * 1024**3,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.snapshots import bytes_below
+from gaudi_runtime.artifacts.sources.snapshots import snapshot_bytes_below
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable, RuntimeStartError
 from tests.support.hub_server import COMMIT
@@ -29,7 +29,7 @@ def test_disk_needs_space_only_for_missing_files(site: Site) -> None:
     with pytest.raises(HubUnreachable):
         site.fetch(tries=0)
     folder = site.root / "tiny--model"
-    here = sum(bytes_below(folder / f"{COMMIT}.{kind}") for kind in ("partial", "parts"))
+    here = sum(snapshot_bytes_below(folder / f"{COMMIT}.{kind}") for kind in ("partial", "parts"))
     site.free = lambda _: sum(map(len, site.hub.files.values())) - here
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 

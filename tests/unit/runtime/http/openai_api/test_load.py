@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 
 from gaudi_runtime.contract.report import RequestCounts
-from gaudi_runtime.engines.sim.app import EventStream
+from gaudi_runtime.engines.sim.app import SimEventStream
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -69,7 +69,7 @@ async def test_broken_stream_ends_its_generation_immediately() -> None:
 
     events = endless()
     with pytest.raises(ConnectionError):
-        await EventStream(events).stream_response(send)
+        await SimEventStream(events).stream_response(send)
     assert ended.is_set()
 
 
