@@ -5,14 +5,14 @@ from typing import Any
 
 from rich.console import Console
 
-from gaudi_operator.cli.plan.buckets import print_plan
+from gaudi_operator.cli.plan.buckets import print_plan_buckets
 from gaudi_operator.cli.plan.document import parse_document, read_plan_document, read_text
 from gaudi_runtime.units import plural
 
 
 def show_plan(manifest: Path, console: Console) -> None:
     """Print a table per phase with the prepared buckets. Raises ConfigError."""
-    print_plan(read_plan_document(parse_document(read_text(manifest))).plan(), console)
+    print_plan_buckets(read_plan_document(parse_document(read_text(manifest))).plan(), console)
 
 
 def show_prompt_change(manifest: Path, spec: dict[str, Any], console: Console) -> None:

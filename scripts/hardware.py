@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.hardware.command import print_proofs
+from gaudi_runtime.hardware.command import print_command_result
 from gaudi_runtime.hardware.report import HardwareReport
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,7 +96,7 @@ def write_report(output: str) -> int:
     report = HardwareReport.model_validate_json(lines[-1])
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(json.dumps(json.loads(lines[-1]), indent=1) + "\n")
-    print_proofs(report)
+    print_command_result(report)
     typer.echo(f"Report: {OUTPUT}", err=True)
     return 0 if report.has_passed else 1
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_runtime.knobs.table import FLAG, Knob, KnobHome, KnobType, format_values, knobs
+from gaudi_runtime.knobs.table import FLAG, Knob, KnobHome, KnobType, format_knob_values, knobs
 from scripts.generated import ROOT, write_or_check
 
 PAGE = ROOT / "docs" / "reference" / "knobs.md"
@@ -69,7 +69,7 @@ def _default(knob: Knob) -> str:
 def _remarks(knob: Knob) -> Iterator[str]:
     yield knob.meaning
     if knob.needs:
-        yield f"Only with {', '.join(f'{key} {format_values(key, *words)}' for key, words in knob.needs.items())}."
+        yield f"Only with {', '.join(f'{key} {format_knob_values(key, *words)}' for key, words in knob.needs.items())}."
     if knob.plan_effects:
         yield f"Plan: {', '.join(knob.plan_effects)}."
 

@@ -6,7 +6,7 @@ python -m scripts.plots --check  fail if it is out of date
 
 import sys
 
-from gaudi_operator.cli.plan.comparison import draw_strategies
+from gaudi_operator.cli.plan.comparison import draw_comparison
 from gaudi_operator.cli.plan.document import parse_document, read_plan_document
 from scripts.generated import ROOT, write_or_check
 
@@ -15,4 +15,4 @@ PLOT = ROOT / "docs" / "pictures" / "graphs.svg"
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check({PLOT: draw_strategies(read_plan_document(parse_document(EXAMPLE.read_text())))}))
+    sys.exit(write_or_check({PLOT: draw_comparison(read_plan_document(parse_document(EXAMPLE.read_text())))}))

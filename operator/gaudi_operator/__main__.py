@@ -16,9 +16,9 @@ def main() -> None:
         sys.stdout.write(f"{version_line('gaudi-operator')}\n")
         return
     if "--help" in arguments:
-        from gaudi_operator.settings import options_help
+        from gaudi_operator.settings import settings_help
 
-        sys.stdout.write(f"{USAGE}\n\nRun the operator until SIGTERM. Settings:\n{options_help()}")
+        sys.stdout.write(f"{USAGE}\n\nRun the operator until SIGTERM. Settings:\n{settings_help()}")
         return
     if arguments[:1] != ["run"]:
         raise SystemExit(f"{USAGE}\nTry 'gaudi-operator --help' for help.")

@@ -10,12 +10,12 @@ from functools import partial
 
 from gaudi_operator.settings import Settings, read_settings
 from gaudi_operator.shell.client import ClusterClient, Connection
-from gaudi_operator.shell.lead import Leader, LeaderDependencies
-from gaudi_operator.shell.lease import Election, LeaseThread
-from gaudi_operator.shell.metrics.logs import configure_logs
-from gaudi_operator.shell.metrics.monitoring import Metrics, serve_monitoring
+from gaudi_operator.shell.leader import Leader, LeaderDependencies
+from gaudi_operator.shell.lease import LeaseElection, LeaseThread
+from gaudi_operator.shell.metrics.logs import configure_operator_logs
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics, serve_monitoring
 from gaudi_operator.shell.polling.status_port import StatusPortClient
-from gaudi_operator.shell.watching.kopf_watches import watch
+from gaudi_operator.shell.watching.kopf_watches import watch_with_kopf
 from gaudi_runtime.process.open_files import raise_open_file_limit
 
 DEEPEST = 30_000
@@ -43,18 +43,18 @@ def run_replica() -> int:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(NEW_OBJECTS)
     gc.freeze()  # imported modules stay, so collections need not visit them
-    configure_logs(settings.log_format, settings.log_level)
+    configure_operator_logs(settings.log_format, settings.log_level)
     raise_open_file_limit()
-    return asyncio.run(run(settings))
+    return asyncio.run(_run(settings))
 
 
-async def run(settings: Settings) -> int:
+async def _run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
     take_signals = partial(_add_signal_handlers, stop)
     # Handle signals first, because the connection below may wait for an unreachable API server.
     take_signals()
-    metrics = Metrics()
+    metrics = MonitoringMetrics()
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(await Connection.connect(settings.kubeconfig))
         status_ports = await stack.enter_async_context(StatusPortClient())
@@ -63,12 +63,12 @@ async def run(settings: Settings) -> int:
         stack.push_async_callback(lambda: lease_thread.run(lease_connection.__aexit__()))
         dependencies = LeaderDependencies(
             ClusterClient(connection, metrics.count_request),
-            partial(watch, connection, settings.watch_namespaces, take_signals),
+            partial(watch_with_kopf, connection, settings.watch_namespaces, take_signals),
             status_ports.fetch,
             lease_cluster=ClusterClient(lease_connection, metrics.count_request),
             election_runner=lease_thread.run,
         )
-        operator = Operator(settings, dependencies, metrics)
+        operator = OperatorReplica(settings, dependencies, metrics)
         port = await stack.enter_async_context(
             serve_monitoring(
                 settings.http_host,
@@ -88,13 +88,13 @@ async def _open_connection(settings: Settings) -> Connection:
     return await (await Connection.connect(settings.kubeconfig)).__aenter__()
 
 
-class Operator:
+class OperatorReplica:
     """The life cycle of a replica: follower, leader, stopped."""
 
-    def __init__(self, settings: Settings, dependencies: LeaderDependencies, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, dependencies: LeaderDependencies, metrics: MonitoringMetrics) -> None:
         """Create a follower that has not requested the lease yet."""
         self._metrics = metrics
-        self._election = Election(dependencies.lease_cluster or dependencies.cluster, settings, dependencies.clock)
+        self._election = LeaseElection(dependencies.lease_cluster or dependencies.cluster, settings, dependencies.clock)
         self._election_runner = dependencies.election_runner
         self._new_leader = partial(Leader, settings, dependencies, metrics)
         self.leader = self._new_leader()

@@ -13,7 +13,7 @@ class RetryDelays:
 
 
 @dataclass
-class Backoff:
+class ExponentialRetryDelays:
     """Exponential retry delays from `first_seconds` to `max_seconds`.
 
     Each delay is random between half of its step and the step.

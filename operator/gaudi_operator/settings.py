@@ -18,13 +18,13 @@ from gaudi_operator.api.schema_keywords import Block
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Controller
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
-from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import InstallationDefaults, InstallationHostPath
 
 PREFIX = "GAUDI_OPERATOR_"
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
-class HostPath(BaseModel):
+class HostPathSetting(BaseModel):
     """A folder of nodes that resources in `namespaces` may mount, and the groups that the pods may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +66,7 @@ class Settings(BaseSettings):
         " each resource. Applies to resources that set no Secrets.",
     )
     # NoDecode: pydantic-settings rejects an empty text, and the error does not name the format.
-    allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
+    allow_host_path: Annotated[tuple[HostPathSetting, ...], NoDecode] = Field(
         (),
         description="Folders of nodes that resources may mount: a JSON list of entries with prefix, namespaces (when"
         " left out: all) and the groups that the pods may have.",
@@ -195,7 +195,7 @@ class Settings(BaseSettings):
             image_pull_policy=self.image_pull_policy,
             image_pull_secrets=self.image_pull_secrets,
             allow_host_path=tuple(
-                AllowedHostPath(host_path.prefix, host_path.namespaces, host_path.groups)
+                InstallationHostPath(host_path.prefix, host_path.namespaces, host_path.groups)
                 for host_path in self.allow_host_path
             ),
             allow_simulation=self.allow_simulation,
@@ -223,9 +223,11 @@ def read_settings() -> Settings:
 def _describe_fault(fault_type: str, field_name: str, message: str) -> str:
     """Return the sentence for an invalid setting, or for a missing setting without a default."""
     if fault_type != "missing":
-        return f"{variable_of(field_name) if field_name else 'settings'}: {message}"
+        return f"{setting_variable(field_name) if field_name else 'settings'}: {message}"
     description = Settings.model_fields[field_name].description
-    return f"{variable_of(field_name)} is missing: set it, or write {_option_name(field_name)}=VALUE. {description}"
+    return (
+        f"{setting_variable(field_name)} is missing: set it, or write {_option_name(field_name)}=VALUE. {description}"
+    )
 
 
 def parse_arguments(arguments: Sequence[str]) -> dict[str, str]:
@@ -247,7 +249,7 @@ def _option_name(field_name: str) -> str:
     return f"--{field_name.replace('_', '-')}"
 
 
-def options_help() -> str:
+def settings_help() -> str:
     """Return the settings as a list for --help: the option, its variable, and its description."""
     return "".join(
         f"  {_option_name(field_name)}=VALUE, {_setting_variable(field_name)}\n      {field.description}\n"
@@ -255,14 +257,14 @@ def options_help() -> str:
     )
 
 
-def variable_of(field_name: str) -> str:
+def setting_variable(field_name: str) -> str:
     """Return the environment variable of a field."""
     return field_name if field_name.isupper() else f"{PREFIX}{field_name.upper()}"
 
 
 def _setting_variable(field_name: str) -> str:
     """Return the environment variable of a field of Settings. It may have no prefix, as KUBECONFIG does."""
-    return str(Settings.model_fields[field_name].validation_alias or variable_of(field_name))
+    return str(Settings.model_fields[field_name].validation_alias or setting_variable(field_name))
 
 
 def settings_page() -> str:

@@ -56,10 +56,10 @@ def serve(
         )
         raise typer.Exit(2)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a preStop hook may run before our own handlers are installed
-    from gaudi_runtime.process.logs import set_up_logging
+    from gaudi_runtime.process.logs import set_up_logs
     from gaudi_runtime.serve import serve as serve_until_stopped
 
-    set_up_logging()
+    set_up_logs()
     _run(serve_until_stopped(config))
 
 
@@ -119,7 +119,7 @@ def hardware_report(
 ) -> None:
     """Run the command `gaudi-runtime hardware-report`, which tests this machine with a real model."""
     from gaudi_runtime.errors import ConfigError
-    from gaudi_runtime.hardware.command import trial_config, write_hardware_report
+    from gaudi_runtime.hardware.command import command_trial_config, write_hardware_report
     from gaudi_runtime.serve import read_config
 
     try:
@@ -128,7 +128,7 @@ def hardware_report(
         runtime_config = (
             read_config(config)
             if config
-            else trial_config(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
+            else command_trial_config(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
         )
         raise typer.Exit(write_hardware_report(runtime_config, output, folder))
     except ConfigError as error:

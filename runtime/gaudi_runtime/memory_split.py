@@ -39,7 +39,7 @@ def split_memory(free: int, utilization: float, graph_memory_share: float) -> De
     return DeviceMemorySplit(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
 
 
-def count_kv_blocks(kv_cache_bytes: int, bytes_per_block: int) -> int:
+def count_kv_blocks_in_split(kv_cache_bytes: int, bytes_per_block: int) -> int:
     """Return the number of KV blocks that fit into `kv_cache_bytes`. Raises PlanImpossible if no block fits."""
     blocks = kv_cache_bytes // bytes_per_block
     if blocks < 1:
@@ -54,7 +54,7 @@ OWN_BLOCKS = 1
 """The KV block that vLLM reserves, its null block."""
 
 
-def max_useful_blocks(limits: Limits) -> int | None:
+def max_useful_blocks_in_split(limits: Limits) -> int | None:
     """Return the largest useful number of KV blocks. Sequences cannot fill more blocks.
 
     Return None with prefix caching, which can use any number of blocks.
@@ -69,7 +69,10 @@ def limit_kv_cache(split: DeviceMemorySplit, bytes_per_block: int, limits: Limit
 
     The rest of the memory goes to graphs. Raises PlanImpossible if no block fits.
     """
-    blocks, useful_blocks = count_kv_blocks(split.kv_cache, bytes_per_block), max_useful_blocks(limits)
+    blocks, useful_blocks = (
+        count_kv_blocks_in_split(split.kv_cache, bytes_per_block),
+        max_useful_blocks_in_split(limits),
+    )
     if useful_blocks is None or blocks <= useful_blocks:
         return split, blocks
     cache_bytes = useful_blocks * bytes_per_block

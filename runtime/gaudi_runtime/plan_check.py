@@ -8,23 +8,23 @@ from collections.abc import Mapping
 
 from gaudi_runtime.buckets.bucket import bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, most_useful_blocks
+from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, most_useful_kv_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, CapturableGraphs, PlanGaps
+from gaudi_runtime.contract.report import BucketPhase, CapturableGraphsReport, PlanGapsReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
 from gaudi_runtime.planning.coverage import PlanCoverage, decode_coverage, prompt_coverage
 from gaudi_runtime.planning.kept_plans import kept_plan
-from gaudi_runtime.planning.precheck import missing_buckets, precheck
+from gaudi_runtime.planning.precheck import precheck, precheck_missing_buckets
 
 
-def check_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) -> BucketPlan:
+def check_plan_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) -> BucketPlan:
     """Check the largest plan that this configuration can have, before the model is fetched, and return it.
 
     `environment` contains the environment variables of the runtime. Raises PlanImpossible or BucketsMissing.
     """
-    blocks = most_useful_blocks(config.limits)
+    blocks = most_useful_kv_blocks(config.limits)
     precheck(config.bucketing, config.limits, blocks, refuses_gaps=_refuses_gaps(config))
     plan = kept_plan(config.bucketing, config.limits, blocks)
     attention = fused_attention(config, environment)
@@ -33,7 +33,7 @@ def check_before_fetch(config: RuntimeConfig, environment: Mapping[str, str]) ->
     return plan
 
 
-def find_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks) -> PlanGaps:
+def find_plan_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks) -> PlanGapsReport:
     """Return the gaps of the plan on this device. Raises BucketsMissing if the configuration allows no gaps."""
     decode_limits = config.limits.model_copy(update={"block_size": blocks.decode_size})
     coverage = PlanCoverage(
@@ -42,15 +42,15 @@ def find_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks) -> 
     )
     message = coverage.describe_gaps()
     if message and _refuses_gaps(config):
-        raise missing_buckets(message)
-    return PlanGaps(prompt=coverage.prompt.gap_count, decode=coverage.decode.gap_count, message=message)
+        raise precheck_missing_buckets(message)
+    return PlanGapsReport(prompt=coverage.prompt.gap_count, decode=coverage.decode.gap_count, message=message)
 
 
 def _refuses_gaps(config: RuntimeConfig) -> bool:
     return bool(config.limits.gapless) and config.warmup.enabled
 
 
-def capturable_graphs(plan: BucketPlan, config: RuntimeConfig, limits: Limits) -> CapturableGraphs:
+def capturable_plan_graphs(plan: BucketPlan, config: RuntimeConfig, limits: Limits) -> CapturableGraphsReport:
     """Return the number of graphs that the limit of graph tokens does not exclude.
 
     `limits` have the real block size of the engine.
@@ -61,7 +61,7 @@ def capturable_graphs(plan: BucketPlan, config: RuntimeConfig, limits: Limits) -
         for bucket in plan.prompt
         if most_tokens is None or bucket_weight(BucketPhase.PROMPT, bucket, limits.block_size) <= most_tokens
     ]
-    return CapturableGraphs(prompt=len(prompt), decode=len(plan.decode))
+    return CapturableGraphsReport(prompt=len(prompt), decode=len(plan.decode))
 
 
 def most_graph_tokens(config: RuntimeConfig, limits: Limits) -> int | None:

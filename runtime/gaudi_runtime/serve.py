@@ -25,24 +25,25 @@ from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.failures import PASSING_REASONS, RESTART_SECONDS
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailureReport
 from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
-from gaudi_runtime.engines.select import create_engine, create_rank
+from gaudi_runtime.engines.adjust_to_model import adjust_to_model
+from gaudi_runtime.engines.create_engine import create_engine, create_engine_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.group.follow import follow_leader
-from gaudi_runtime.group.peers import Make, lead_group
+from gaudi_runtime.group.peers import Make, lead_peers
 from gaudi_runtime.group.topology import Topology, read_topology
 from gaudi_runtime.http.certificate import Certificate
-from gaudi_runtime.http.connection import ServerLimits, connection_limit
-from gaudi_runtime.http.metrics import MetricSources, RequestMetrics, new_registry
+from gaudi_runtime.http.connection import ConnectionLimits, connection_limit
+from gaudi_runtime.http.metrics import MetricSources, RequestMetrics, new_metrics_registry
 from gaudi_runtime.http.openai_api.api_key import read_api_key
 from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
-from gaudi_runtime.knobs.render import why_settings_invalid
+from gaudi_runtime.knobs.render import why_settings_cannot_render
 from gaudi_runtime.process.children import end_children
-from gaudi_runtime.process.exit import exit_at_once, exit_with_failure, watch_for_loss
+from gaudi_runtime.process.exit import exit_at_once, exit_on_loss, exit_with_failure
 from gaudi_runtime.process.open_files import raise_open_file_limit
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import run_in_worker_thread
@@ -58,7 +59,7 @@ LINGER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Status:
+class _Status:
     """The state that `serve` shows on the status port."""
 
     board: ReportBoard
@@ -76,10 +77,10 @@ async def serve(config_file: Path, restart_seconds: float = RESTART_SECONDS) -> 
     try:
         config = read_config(config_file)
     except ConfigError as error:
-        async with status_server(ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
+        async with _status_server(serve_ports_of_invalid_config(config_file), NO_PLAN, signals) as status:
             await _report_failure_and_wait(error, status.board, signals, restart_seconds)
         return
-    async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
+    async with _status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
         try:
             topology = read_topology(config.parallelism.nodes, os.environ)
             if topology.is_leader:
@@ -96,11 +97,11 @@ async def serve(config_file: Path, restart_seconds: float = RESTART_SECONDS) -> 
 
 
 @contextlib.asynccontextmanager
-async def status_server(serving: ServingConfig, plan_digest: str, signals: Signals) -> AsyncIterator[Status]:
+async def _status_server(serving: ServingConfig, plan_digest: str, signals: Signals) -> AsyncIterator[_Status]:
     """Open the status port at the start of `serve`, before slow imports. Raises PortUnavailable."""
     board = ReportBoard(plan_digest)
     metric_sources = MetricSources(board.report)
-    status = Status(board, metric_sources, new_registry(metric_sources))
+    status = _Status(board, metric_sources, new_metrics_registry(metric_sources))
     app = status_app(board, metric_sources, status.registry, serving.stall_timeout_seconds, lambda: signals.closing)
     async with http_server(app, serving.status_port, STATUS_LIMITS):
         log.info("Instance %s, status on port %d", board.report().instance, serving.status_port)
@@ -110,19 +111,19 @@ async def status_server(serving: ServingConfig, plan_digest: str, signals: Signa
             board.close()
 
 
-def runtime_failure(error: Exception) -> RuntimeFailure:
+def failure_to_serve(error: Exception) -> RuntimeFailureReport:
     """Return the error for the report: a start-up error with its own reason, any other error as a crash."""
     if isinstance(error, RuntimeStartError):
-        return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
+        return RuntimeFailureReport(reason=error.reason, message=str(error)[:2048])
     last_line = traceback.format_exception_only(error)[-1].strip()
-    return RuntimeFailure(reason="Crashed", message=last_line[:2048])
+    return RuntimeFailureReport(reason="Crashed", message=last_line[:2048])
 
 
 async def _report_failure_and_wait(
     error: Exception, board: ReportBoard, signals: Signals, restart_seconds: float
-) -> RuntimeFailure:
+) -> RuntimeFailureReport:
     """Report the failure until SIGTERM, or for `restart_seconds` if it may pass, and return it."""
-    failure = runtime_failure(error)
+    failure = failure_to_serve(error)
     is_start_error = isinstance(error, RuntimeStartError)
     log.error(
         "This process cannot serve (%s): %s",
@@ -142,7 +143,7 @@ async def _report_failure_and_wait(
 async def _run_leader(
     config: RuntimeConfig,
     topology: Topology,
-    status: Status,
+    status: _Status,
     signals: Signals,
 ) -> None:
     """Start the engine, together with the other pods of a group if there are any, and serve."""
@@ -151,18 +152,18 @@ async def _run_leader(
     tls_folder = config.serving.tls_folder
     certificate = Certificate(Path(tls_folder)) if tls_folder else None
     create = partial(create_engine, loop=asyncio.get_running_loop())
-    async with lead_group(config, topology, status.board, signals, create) as make_engine:
+    async with lead_peers(config, topology, status.board, signals, create) as make_engine:
         started_engine = await _start_engine_in_thread(config, status.board, signals, make_engine)
         await _serve_model(config, started_engine, status, signals, certificate)
 
 
-async def _run_follower(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
+async def _run_follower(config: RuntimeConfig, topology: Topology, status: _Status, signals: Signals) -> None:
     """Run as one rank of a group. The leader sends commands and serves the model."""
 
     def make_rank() -> Rank | PodPart:
         stop = signals.stop_between_buckets
-        local_config = fetch_model(config, status.board, stop)
-        engine = create_rank(local_config, topology.rank)
+        local_config = adjust_to_model(fetch_model(config, status.board, stop))
+        engine = create_engine_rank(local_config, topology.rank)
         status.board.pin_fields(**engine.report_fields())
         RecipeCache(local_config, engine.recipe_key(), status.board, stop).restore()
         return engine
@@ -173,7 +174,7 @@ async def _run_follower(config: RuntimeConfig, topology: Topology, status: Statu
         raise
     except Exception as error:  # a failed rank that stays up would leave the leader waiting
         log.exception("This rank failed.")
-        raise EngineLost(f"This rank failed: {runtime_failure(error).message}") from error
+        raise EngineLost(f"This rank failed: {failure_to_serve(error).message}") from error
 
 
 async def _start_engine_in_thread(
@@ -195,9 +196,9 @@ async def _start_engine_in_thread(
     return started_engine
 
 
-def model_port_limits(config: RuntimeConfig) -> ServerLimits:
+def model_port_limits(config: RuntimeConfig) -> ConnectionLimits:
     """Return the connection limits of the model port (docs/reference/openai-api.md)."""
-    return ServerLimits(
+    return ConnectionLimits(
         header_bytes=64 * 1024,
         # Keep idle connections open for longer than load balancers do. If the server closed a connection first, the
         # load balancer might already have sent a request on it.
@@ -211,7 +212,7 @@ def model_port_limits(config: RuntimeConfig) -> ServerLimits:
 async def _serve_model(
     config: RuntimeConfig,
     started_engine: StartedEngine,
-    status: Status,
+    status: _Status,
     signals: Signals,
     certificate: Certificate | None,
 ) -> None:
@@ -224,7 +225,7 @@ async def _serve_model(
     headers = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
         _application(config, engine, status, metrics, signals) as app,
-        watch_for_loss(engine.wait_until_lost if isinstance(engine, CanBeLost) else None, status.board),
+        exit_on_loss(engine.wait_until_lost if isinstance(engine, CanBeLost) else None, status.board),
         http_server(app, serving.model_port, model_port_limits(config), headers, certificate),
     ):
         status.board.update(phase=Phase.SERVING)
@@ -243,7 +244,7 @@ async def _serve_model(
 async def _application(
     config: RuntimeConfig,
     engine: Engine,
-    status: Status,
+    status: _Status,
     metrics: RequestMetrics,
     signals: Signals,
 ) -> AsyncIterator[ASGIApp]:
@@ -280,12 +281,12 @@ def read_config(path: Path) -> RuntimeConfig:
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in error.errors())
         raise ConfigError(f"{path} is not a RuntimeConfig: {faults}.") from error
-    if wrong_settings := why_settings_invalid(config.engine):
+    if wrong_settings := why_settings_cannot_render(config.engine):
         raise ConfigError(f"{path}: {wrong_settings}.")
     return config
 
 
-def ports_of_invalid_config(path: Path) -> ServingConfig:
+def serve_ports_of_invalid_config(path: Path) -> ServingConfig:
     """Return the ports to report a wrong configuration: the configured ports if valid, else the defaults."""
     try:
         return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])

@@ -12,24 +12,25 @@ from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
+from gaudi_runtime.contract.report import BucketPhase, MemorySplitReport, Phase
 from gaudi_runtime.engine_protocol.engine import (
     DividesMemory,
     Engine,
     ProfilingEngine,
 )
-from gaudi_runtime.engines.select import adjust_to_model, create_engine
+from gaudi_runtime.engines.adjust_to_model import adjust_to_model
+from gaudi_runtime.engines.create_engine import create_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
-from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks, split_memory
-from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
-from gaudi_runtime.planning.optimal.strategy import forecast_padding
-from gaudi_runtime.planning.planner import plan_of_device
+from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks_in_split, split_memory
+from gaudi_runtime.plan_check import capturable_plan_graphs, check_plan_before_fetch, find_plan_gaps
+from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding
+from gaudi_runtime.planning.planner import make_plan_for_device
 from gaudi_runtime.process.host_memory import log_stage_cost
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.traffic.padding import Padding
 from gaudi_runtime.units import format_bytes, plural
-from gaudi_runtime.warmup.progress import memory_split_line
+from gaudi_runtime.warmup.progress import memory_split_progress_line
 from gaudi_runtime.warmup.runner import warm_up
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def start_engine(
         raise_if_stopped(stop)
         board.restart_stall_clock()
 
-    check_before_fetch(config, os.environ)
+    check_plan_before_fetch(config, os.environ)
     config = adjust_to_model(fetch_model(config, board, stop))
     board.update(phase=Phase.LOADING)
     engine = make(config)
@@ -76,11 +77,11 @@ def start_engine(
     with log_stage_cost("Splitting the memory", clock):
         split, blocks = _allocate_memory(config, engine, board)
     record_progress()
-    plan, limits = plan_of_device(config.bucketing, config.limits, blocks), blocks.adjust_limits(config.limits)
-    capturable = capturable_graphs(plan, config, limits) if engine.captures_graphs else None
-    board.update(gaps=find_gaps(plan, config, blocks), capturable=capturable)
+    plan, limits = make_plan_for_device(config.bucketing, config.limits, blocks), blocks.adjust_limits(config.limits)
+    capturable = capturable_plan_graphs(plan, config, limits) if engine.captures_graphs else None
+    board.update(gaps=find_plan_gaps(plan, config, blocks), capturable=capturable)
     config = config.model_copy(update={"limits": limits})
-    padding = forecast_padding(config.bucketing, config.limits, plan)
+    padding = forecast_strategy_padding(config.bucketing, config.limits, plan)
     engine.use_plan(plan)
     with log_stage_cost("Warm-up", clock):
         warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
@@ -100,7 +101,7 @@ def _allocate_memory(
     board.update(phase=Phase.PROFILING)
     free_bytes = profiling_engine.profile().free
     split = split_memory(free_bytes, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    block_count = count_kv_blocks(split.kv_cache, profiling_engine.block_bytes())
+    block_count = count_kv_blocks_in_split(split.kv_cache, profiling_engine.block_bytes())
     blocks = DeviceBlocks.from_limits(block_count, config.limits)
     # Publish the memory split before the allocation, so that the report contains it even if the allocation fails.
     _publish_memory(config, split, blocks, board)
@@ -118,12 +119,12 @@ def _allocate_memory(
 def _publish_memory(config: RuntimeConfig, split: DeviceMemorySplit, blocks: DeviceBlocks, board: ReportBoard) -> None:
     log.info(
         "%s",
-        memory_split_line(
+        memory_split_progress_line(
             split, blocks.count, config.engine.device_memory_utilization, config.warmup.graph_memory_share
         ),
     )
     board.update(
-        memory=MemorySplit(
+        memory=MemorySplitReport(
             free=split.free,
             usable=split.usable,
             graphs=split.graphs,

@@ -9,7 +9,7 @@ GRPC = "grpc"
 HTTP = "http/protobuf"
 
 
-class Collector(NamedTuple):
+class TraceCollector(NamedTuple):
     """The trace collector: the complete address of an OTLP receiver, and its protocol."""
 
     endpoint: str
@@ -21,7 +21,7 @@ class Collector(NamedTuple):
         return self.protocol in (HTTP, GRPC)
 
 
-def read_collector(environment: Mapping[str, str]) -> Collector | None:
+def read_trace_collector(environment: Mapping[str, str]) -> TraceCollector | None:
     """Return the trace collector from the environment; None if no collector is set or traces are disabled.
 
     An unsupported protocol is returned unchanged.
@@ -32,13 +32,13 @@ def read_collector(environment: Mapping[str, str]) -> Collector | None:
         return None
     protocol = environment.get(PROTOCOL_VARIABLE) or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or HTTP
     if endpoint := environment.get(ENDPOINT_VARIABLE):
-        return Collector(endpoint, protocol)
+        return TraceCollector(endpoint, protocol)
     if base_endpoint := environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        return Collector(traces_endpoint(base_endpoint, protocol), protocol)
+        return TraceCollector(trace_collector_endpoint(base_endpoint, protocol), protocol)
     return None
 
 
-def traces_endpoint(base_endpoint: str, protocol: str) -> str:
+def trace_collector_endpoint(base_endpoint: str, protocol: str) -> str:
     """Return the address for traces. `base_endpoint` is the receiver's address for all signals."""
     address = base_endpoint.rstrip("/")
     return base_endpoint if protocol == GRPC or address.endswith("/v1/traces") else f"{address}/v1/traces"

@@ -12,13 +12,13 @@ from operator import le
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeShapeSpace, PromptShapeSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.axes import choose_axes
 from gaudi_runtime.planning.optimal.cost import price_in_graphs
-from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
-from gaudi_runtime.planning.optimal.optimizer import fill_budget
-from gaudi_runtime.planning.optimal.prior import TrafficKind
-from gaudi_runtime.planning.optimal.search import PhaseInput, Search
+from gaudi_runtime.planning.optimal.fewest_graphs import FewestGraphsReference, find_fewest_buckets
+from gaudi_runtime.planning.optimal.optimizer import optimize_within_budget
+from gaudi_runtime.planning.optimal.prior import PriorTrafficKind
+from gaudi_runtime.planning.optimal.search import Search, SearchPhaseInput
 from tests.support.token_cost import token_cost
 
 BLOCK = 2
@@ -37,9 +37,9 @@ BATCHED = Limits(
 )
 KV_BLOCKS = 8
 SPACES: Mapping[str, tuple[ShapeSpace, int]] = {
-    "2 dimensions, decode (batch, blocks)": (DecodeSpace(DECODE, KV_BLOCKS), 4),
-    "2 dimensions, prompt (query, context)": (PromptSpace(CONTEXT, with_context=True), 5),
-    "3 dimensions, prompt (batch, query, context)": (PromptSpace(BATCHED, with_context=True), 4),
+    "2 dimensions, decode (batch, blocks)": (DecodeShapeSpace(DECODE, KV_BLOCKS), 4),
+    "2 dimensions, prompt (query, context)": (PromptShapeSpace(CONTEXT, with_context=True), 5),
+    "3 dimensions, prompt (batch, query, context)": (PromptShapeSpace(BATCHED, with_context=True), 4),
 }
 
 
@@ -68,9 +68,9 @@ def excesses(name: str) -> list[int]:
 def _excess(name: str, chance: random.Random) -> int:
     space, _ = SPACES[name]
     shapes = list(filter(space.admits, _grid(space)))
-    traffic = TrafficKind("traffic", {shape: chance.expovariate(1.0) ** 2 for shape in shapes})
+    traffic = PriorTrafficKind("traffic", {shape: chance.expovariate(1.0) ** 2 for shape in shapes})
     buckets = tuple(sorted({*space.covering_buckets(), *chance.sample(shapes, chance.randint(3, 6))}))
-    rival = ReferencePlan(BucketPlan(buckets, buckets), FEWEST[name], token_cost(BLOCK))
+    rival = FewestGraphsReference(BucketPlan(buckets, buckets), FEWEST[name], token_cost(BLOCK))
     most = rival.most_compute(space.phase, traffic)
     found = find_fewest_buckets(space.phase, (traffic,), KV_BLOCKS, rival)
     if _cost(space, found, traffic.weights) > most:
@@ -100,8 +100,8 @@ def _plans(space: ShapeSpace, graphs: int) -> Iterator[tuple[Bucket, ...]]:
 
 
 def _chosen(space: ShapeSpace, traffic: Mapping[Bucket, float], graphs: int) -> tuple[Bucket, ...]:
-    search = Search([PhaseInput(space, choose_axes(space, {}), traffic)], token_cost(BLOCK), price_in_graphs)
-    fill_budget(search, graphs)
+    search = Search([SearchPhaseInput(space, choose_axes(space, {}), traffic)], token_cost(BLOCK), price_in_graphs)
+    optimize_within_budget(search, graphs)
     return search.buckets(space.phase)
 
 

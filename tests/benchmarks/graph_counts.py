@@ -24,7 +24,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import plan_coverage
-from gaudi_runtime.planning.optimal.cost import price_in_seconds, score_plan, typical_cost
+from gaudi_runtime.planning.optimal.cost import price_in_seconds, score_plan_cost, typical_cost
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from tests.benchmarks.figures import Figure, table
@@ -148,7 +148,7 @@ def _plan(question: PlanDocument, policy: BucketPolicy) -> BucketPlan:
 def _paddings(plan: BucketPlan, load: Load) -> list[float]:
     found = []
     for phase in BucketPhase:
-        judged = score_plan(plan, phase, load.later, typical_cost(128))
+        judged = score_plan_cost(plan, phase, load.later, typical_cost(128))
         found.append(judged.padding if judged.padding is not None and judged.coverage == 1.0 else float("nan"))
     return found
 

@@ -16,7 +16,7 @@ from gaudi_operator.cli.plan.document import PlanDocument, parse_document, read_
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase
-from gaudi_runtime.planning.optimal.strategy import forecast_padding
+from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from tests.benchmarks.figures import Figure, table
@@ -66,7 +66,7 @@ def _traffic(question: PlanDocument, requests: list[Request]) -> Traffic:
 
 def _excess(question: PlanDocument, policy: BucketPolicy, plan: BucketPlan, phase: BucketPhase, met: Traffic) -> float:
     """Return the observed padding divided by the forecast."""
-    padding = forecast_padding(policy, question.limits, plan)[phase]
+    padding = forecast_strategy_padding(policy, question.limits, plan)[phase]
     for shape, batches in met.shapes_of(phase).items():
         bucket = plan.find(phase, *shape)
         if bucket is None:

@@ -28,7 +28,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import score_plan, typical_cost
+from gaudi_runtime.planning.optimal.cost import score_plan_cost, typical_cost
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
 from tests.benchmarks.figures import Figure, table
 from tests.benchmarks.graph_counts import traces
@@ -221,7 +221,7 @@ def _halves(requests: list[Request], limits: Limits) -> tuple[Traffic, Traffic]:
 
 def _padding(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, limits: Limits) -> float:
     """Return the padded compute as a multiple of the real compute. Every batch must have a bucket."""
-    score = score_plan(plan, phase, traffic, typical_cost(limits.block_size))
+    score = score_plan_cost(plan, phase, traffic, typical_cost(limits.block_size))
     if score.padding is None or score.coverage != 1.0:
         raise AssertionError(f"{phase}: coverage is {score.coverage}")
     return score.padding

@@ -15,11 +15,11 @@ from pathlib import Path
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
     BucketPolicy,
     DecodeRanges,
     Limits,
     PromptRanges,
-    RangeSettings,
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
@@ -47,9 +47,11 @@ CONFIG = """
 
 def policies() -> dict[str, BucketPolicy]:
     """Return settings for which the ranged strategies plan about 20,000 buckets. Exponential plans fewer."""
-    fine = PromptRanges(query=RangeSettings(step=128), context=RangeSettings(step=5))
-    linear = DecodeRanges(batch_size=RangeSettings(step=16), blocks=RangeSettings(step=16))
-    padded = PromptRanges(query=RangeSettings(pad_percent=0), context=RangeSettings(step=1, pad_percent=3))
+    fine = PromptRanges(query=BucketingRangeSettings(step=128), context=BucketingRangeSettings(step=5))
+    linear = DecodeRanges(batch_size=BucketingRangeSettings(step=16), blocks=BucketingRangeSettings(step=16))
+    padded = PromptRanges(
+        query=BucketingRangeSettings(pad_percent=0), context=BucketingRangeSettings(step=1, pad_percent=3)
+    )
     return {
         "exponential": EXPONENTIAL,
         "linear": BucketPolicy(strategy=Strategy.LINEAR, prompt=fine, decode=linear),

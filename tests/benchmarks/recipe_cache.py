@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipes
-from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipesConfig
+from gaudi_runtime.contract.report import Phase, SharedRecipesOutcome, WarmupReport
 from tests.benchmarks.figures import Figure, table
 from tests.unit.runtime.runtime_process import runtime_process
 from tests.vllm.configs import vllm_config
@@ -35,7 +35,7 @@ class Start:
 
 def config(folder: Path) -> RuntimeConfig:
     """Return a configuration of the vllm engine with graphs of 1, 2, 64 and 128 tokens, on folders below `folder`."""
-    shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
+    shared = SharedRecipesConfig(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
     whole = vllm_config(folder / "model", folder / "disk", ExecutionMode.TORCH_COMPILE)
     return whole.model_copy(update={"recipe_cache_dir": str(folder / "disk"), "shared_recipes": shared})
 
@@ -57,7 +57,7 @@ def measure(folder: Path) -> list[Figure]:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "disk" / "inductor")
     first, second = start(folder), start(folder)
     outcomes = [each.report.shared_recipes and each.report.shared_recipes.outcome for each in (first, second)]
-    assert outcomes == [RecipeOutcome.SEEDED, RecipeOutcome.HIT], outcomes
+    assert outcomes == [SharedRecipesOutcome.SEEDED, SharedRecipesOutcome.HIT], outcomes
     files = [file for file in (folder / "shared").rglob("*") if file.is_file()]
     return [
         Figure("warm-up of the first pod", first.warmup_seconds, "s"),

@@ -14,7 +14,7 @@ from functools import cache
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan
+from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, format_traffic
@@ -77,7 +77,7 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
 def _row(name: str, plan: BucketPlan, tokens: int) -> float:
     """Print a row and return the padding of its prompts."""
     cost = token_cost(_limits(tokens).block_size)
-    prompt, decode = (score_plan(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
+    prompt, decode = (score_plan_cost(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
     if prompt.padding is None or decode.padding is None or prompt.coverage != 1.0 or decode.coverage != 1.0:
         raise AssertionError(f"{name} leaves traffic without a bucket")
     sys.stdout.write(f"{name:22}{prompt.graphs:14}{prompt.padding:9.4f}{decode.graphs:15}{decode.padding:9.4f}\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from gaudi_runtime.contract.bucketing import RangeSettings
+from gaudi_runtime.contract.bucketing import BucketingRangeSettings
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
 from tests.benchmarks import figures, vllm_first_requests, vllm_overhead, vllm_starts
 from tests.benchmarks.figures import Figure
@@ -37,7 +37,7 @@ COLD, KEPT, UNWARMED = (
 
 def eager_config(folder: Path) -> RuntimeConfig:
     """Return a configuration that allows 32 sequences and in which no shape is ever cold."""
-    batches = RangeSettings(min=1, step=8, max=32)
+    batches = BucketingRangeSettings(min=1, step=8, max=32)
     return vllm_config(folder / "model", folder, batch_sizes=batches, max_num_seqs=32, max_num_batched_tokens=512)
 
 

@@ -21,9 +21,9 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.list_watch import PAGE_SIZE
-from gaudi_operator.shell.watching.store import Key, Store
-from gaudi_operator.shell.watching.trimmed_objects import decode_templates
-from gaudi_operator.shell.writing.apply import Writer
+from gaudi_operator.shell.watching.store import Store, StoreKey
+from gaudi_operator.shell.watching.trimmed_objects import decode_trimmed_templates
+from gaudi_operator.shell.writing.writer import Writer
 from localcluster import ControlPlane
 from tests.cluster.conftest import USER
 from tests.support.addresses import RoomForMany
@@ -140,7 +140,7 @@ async def _create(cluster: ClusterClient, slots: asyncio.Semaphore, name: str) -
             store.put(await _applied(cluster, action.manifest))
         plan = _plan(store, name)
         assert not plan.actions
-        stored = store.resource(Key(NAMESPACE, name))
+        stored = store.resource(StoreKey(NAMESPACE, name))
         assert stored
         await Writer(cluster, store).write_status(stored, plan.status)
 
@@ -152,9 +152,9 @@ async def _applied(cluster: ClusterClient, manifest: Manifest) -> Manifest:
 
 
 def _plan(store: Store, name: str) -> Decision:
-    observed = store.observe(Key(NAMESPACE, name), {}, datetime.now(UTC))
+    observed = store.observe(StoreKey(NAMESPACE, name), {}, datetime.now(UTC))
     assert observed
-    return decide(decode_templates(observed), DEFAULTS)
+    return decide(decode_trimmed_templates(observed), DEFAULTS)
 
 
 @asynccontextmanager

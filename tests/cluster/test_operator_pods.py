@@ -10,11 +10,11 @@ import httpx
 import pytest
 import yaml
 
-from gaudi_operator.core.children.workloads import leader_worker_set, replica_set
+from gaudi_operator.core.children.manifests import leader_worker_set_manifest, replica_set_manifest
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from localcluster import ControlPlane
 from localcluster.programs import build
 from tests.cluster.conftest import USER, NewOperator
@@ -80,10 +80,10 @@ def workload(
     resource = manifest or gaudi_inference("tiny", **spec)
     metadata = {**resource["metadata"], "namespace": namespace, "uid": "u", "generation": 1}
     inference = read_inference({**resource, "metadata": metadata})
-    revision = desired_revision(inference, (), defaults)
+    revision = choose_desired_revision(inference, (), defaults)
     if revision.group:
-        return leader_worker_set(inference.identity, revision, 1, {})
-    return replica_set(inference.identity, revision.name, revision.template, 1, {})
+        return leader_worker_set_manifest(inference.identity, revision, 1, {})
+    return replica_set_manifest(inference.identity, revision.name, revision.template, 1, {})
 
 
 RENDERED: dict[str, Object] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from gaudi_operator.api.schema import Schema, structural_schema
+from gaudi_operator.api.structural_schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.core.names import NAME_LABEL
 from tests.cluster.bad_object import Bad

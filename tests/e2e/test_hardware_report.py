@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demo.install import Installation
 from demo.resource import Resource
-from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
+from gaudi_runtime.hardware.report import HardwareReport, ReportProofOutcome
 from localcluster.programs import build
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
@@ -37,7 +37,7 @@ def test_hardware_report_is_written_and_leaves_the_resource_untouched(
     )
     assert done.returncode == 0, done.stderr
     report = HardwareReport.model_validate_json((tmp_path / "hardware-report.json").read_bytes())
-    unproven = {each.name for each in report.proofs if each.outcome is not ProofOutcome.PROVEN}
+    unproven = {each.name for each in report.proofs if each.outcome is not ReportProofOutcome.PROVEN}
     assert unproven == {"compile times"}, "a simulation has no bridge"
     left = installed.kubectl("get", "pods", "-n", namespace, "-o", "name").split()
     assert {each.removeprefix("pod/") for each in left} == pods == of.names()

@@ -51,7 +51,7 @@ TARGETS = {
     "operator/gaudi_operator/core/problems": CORE,
     "operator/gaudi_operator/core/rendering": CORE,
     "operator/gaudi_operator/shell/watching": SHELL,
-    "operator/gaudi_operator/shell/writing/apply.py": SHELL,
+    "operator/gaudi_operator/shell/writing/writer.py": SHELL,
     "operator/gaudi_operator/shell/lease.py": SHELL,
     "runtime/gaudi_runtime/buckets": ("tests/unit/runtime/buckets", "tests/unit/runtime/planning"),
     "runtime/gaudi_runtime/planning": ("tests/unit/runtime/planning",),

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.inference import Identity, Inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
@@ -37,7 +37,9 @@ def rendered_config(checkpoint: Path, engine: dict[str, Any], **fields: Any) -> 
             **fields,
         }
     )
-    config = runtime_config(Inference(Identity("tiny", "models", "uid", 1, deleting=False, restarted_at=None), spec))
+    config = runtime_config(
+        Inference(InferenceIdentity("tiny", "models", "uid", 1, deleting=False, restarted_at=None), spec)
+    )
     model = config.model.model_copy(update={"path": str(checkpoint)})
     return config.model_copy(update={"model": model, "recipe_cache_dir": None})
 

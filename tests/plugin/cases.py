@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
     BucketPolicy,
     DecodeRanges,
     Limits,
     OptimalSettings,
     PromptRanges,
-    RangeSettings,
     Strategy,
 )
 from gaudi_runtime.contract.config import (
@@ -111,8 +111,11 @@ def _buckets(strategy: Strategy) -> BucketPolicy:
         )
     return BucketPolicy(
         strategy=strategy,
-        prompt=PromptRanges(query=RangeSettings(min=128, step=128, max=512), context=RangeSettings(max=4)),
+        prompt=PromptRanges(
+            query=BucketingRangeSettings(min=128, step=128, max=512), context=BucketingRangeSettings(max=4)
+        ),
         decode=DecodeRanges(
-            batch_size=RangeSettings(min=1, step=2, max=4), blocks=RangeSettings(min=8, step=8, max=24)
+            batch_size=BucketingRangeSettings(min=1, step=2, max=4),
+            blocks=BucketingRangeSettings(min=8, step=8, max=24),
         ),
     )

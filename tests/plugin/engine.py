@@ -22,7 +22,7 @@ from typing import Any
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.engines.select import set_environment
+from gaudi_runtime.engines.create_engine import set_engine_environment
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import WorkerSettings, worker_environment
 from gaudi_runtime.engines.vllm.vllm_imports import parse_arguments
@@ -238,7 +238,7 @@ def run_in_fork(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path)
     """
 
     def run_engine() -> Facts:
-        set_environment(config)
+        set_engine_environment(config)
         orders = WorkerSettings(
             execution_mode=config.engine.execution_mode.value,
             failures=str(folder / "failure"),

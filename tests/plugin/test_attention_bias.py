@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from gaudi_runtime.buckets.attention_bias import FusedAttention, plane_bytes
+from gaudi_runtime.buckets.attention_bias import FusedAttentionBias, bias_plane_bytes
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -53,15 +53,15 @@ def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "attention"), [("bfloat16", FusedAttention()), ("float32", FusedAttention(element_bytes=4))]
+    ("dtype", "attention"), [("bfloat16", FusedAttentionBias()), ("float32", FusedAttentionBias(element_bytes=4))]
 )
 @pytest.mark.parametrize("bucket", [Bucket(1, 8192, 960), Bucket(2, 1024, 31)], ids=str)
 def test_bias_plane_equals_that_of_the_plugin(
-    bucket: Bucket, dtype: str, attention: FusedAttention, tmp_path: Path
+    bucket: Bucket, dtype: str, attention: FusedAttentionBias, tmp_path: Path
 ) -> None:
     batch, heads, query, tokens, size = call_in_fork(partial(bias_of, bucket, dtype), tmp_path)
     assert (batch, heads) == (bucket.batch_size, 1)
-    assert query * tokens * size == plane_bytes(bucket, BLOCK, attention)
+    assert query * tokens * size == bias_plane_bytes(bucket, BLOCK, attention)
 
 
 def test_plugin_makes_no_bias_without_context(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def is_sliced(batch: int, query: int, tokens: int) -> bool:
 def test_plugin_slices_buckets_whose_plane_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
     tokens = bucket.query_len + bucket.num_blocks * BLOCK
     found = call_in_fork(partial(is_sliced, bucket.batch_size, bucket.query_len, tokens), tmp_path)
-    assert found == (plane_bytes(bucket, BLOCK, FusedAttention(sliced_from=8192)) == 0)
+    assert found == (bias_plane_bytes(bucket, BLOCK, FusedAttentionBias(sliced_from=8192)) == 0)
 
 
 def is_causal_with_neural_compressor() -> bool:

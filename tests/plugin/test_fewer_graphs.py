@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import Strategy
 from tests.plugin.bursts import REQUESTS, rendered_config, serve_bursts
 from tests.plugin.engine import Facts, run_in_fork
@@ -22,7 +22,7 @@ STRATEGIES = (Strategy.EXPONENTIAL, Strategy.OPTIMAL)
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[Strategy, Facts]:
     found = {}
     for each in STRATEGIES:
-        config = rendered_config(checkpoints["llama"], {}, bucketing={"strategy": spec_spelling(each)})
+        config = rendered_config(checkpoints["llama"], {}, bucketing={"strategy": capitalize_contract_word(each)})
         found[each] = run_in_fork(serve_bursts, config, tmp_path_factory.mktemp(each))
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
-from gaudi_runtime.hardware.report import HardwareReport, ProofOutcome
+from gaudi_runtime.hardware.report import HardwareReport, ReportProofOutcome
 from tests.plugin.cases import QUICK, case_config
 
 
@@ -24,5 +24,5 @@ def test_hardware_report_on_the_emulated_card_proves_everything(checkpoints: dic
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (tmp_path / "report.json").exists(), done.stderr[-4000:]
     report = HardwareReport.model_validate_json((tmp_path / "report.json").read_bytes())
-    wrong = [each for each in report.proofs if each.outcome is not ProofOutcome.PROVEN]
+    wrong = [each for each in report.proofs if each.outcome is not ReportProofOutcome.PROVEN]
     assert (report.ended, wrong) == (None, []), report.log

@@ -12,12 +12,17 @@ from unittest import mock
 
 import pytest
 
-from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_for_query, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import (
+    DeviceBlocks,
+    clamp_blocks,
+    most_context_kv_blocks_for_query,
+    most_decode_blocks,
+)
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.knobs.render import render_engine_options
-from gaudi_runtime.planning.planner import plan_of_device
+from gaudi_runtime.planning.planner import make_plan_for_device
 from tests.plugin.cases import QUICK, case_config
 from tests.plugin.engine import call_in_fork
 
@@ -82,7 +87,7 @@ def differences(config: RuntimeConfig, blocks: int) -> str | None:
     size = config.limits.block_size
     # Do not limit the plan to the blocks of the device, because release 0.26 of the plugin has no such limit. Later
     # releases limit the plans of models with plain attention.
-    plan = plan_of_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
+    plan = make_plan_for_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
     for phase, planned in plugin_plan(config, blocks).items():
         ours = {tuple(each) for each in plan.buckets_of(phase)}
         if ours != planned:
@@ -138,11 +143,11 @@ def reason(
     if not ours:
         if not limits.has_context:
             return Difference.NO_CONTEXT if context else _NONE
-        most = most_context_for_query(limits, shorter + 1)
+        most = most_context_kv_blocks_for_query(limits, shorter + 1)
         return Difference.TOO_MUCH_CONTEXT if context > most or _largest(limits, query, context) else _NONE
     if query == limits.longest_query:
         return Difference.LONGEST_QUERY
-    return Difference.MOST_CONTEXT if context == most_context_for_query(limits, shorter + 1) else _NONE
+    return Difference.MOST_CONTEXT if context == most_context_kv_blocks_for_query(limits, shorter + 1) else _NONE
 
 
 _NONE = Difference.UNEXPLAINED
@@ -162,7 +167,7 @@ def resource_differences(base: RuntimeConfig, strategy: Strategy, blocks: int) -
         resource_limits = limits.model_copy(update={"gapless": True, "splits_prompts": splits})
         config = base.model_copy(update={"limits": resource_limits, "bucketing": BucketPolicy(strategy=strategy)})
         size = limits.block_size
-        plan = plan_of_device(config.bucketing, resource_limits, DeviceBlocks(blocks, size, size, bounded=False))
+        plan = make_plan_for_device(config.bucketing, resource_limits, DeviceBlocks(blocks, size, size, bounded=False))
         for phase, planned in plugin_plan(config, blocks).items():
             mine = {tuple(each) for each in plan.buckets_of(phase)}
             queries = sorted({0, *(query for _, query, _ in mine)})

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import judge_gate
-from gaudi_operator.core.inference import Identity, Inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.plugin.engine import Facts, Run, run_in_fork
@@ -27,7 +27,9 @@ async def start(run: Run) -> Facts:
 
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    config = runtime_config(Inference(Identity("llama", "models", "uid", 1, deleting=False, restarted_at=None), SPEC))
+    config = runtime_config(
+        Inference(InferenceIdentity("llama", "models", "uid", 1, deleting=False, restarted_at=None), SPEC)
+    )
     model = config.model.model_copy(update={"path": str(checkpoints["llama"]), "hub": None})
     config = config.model_copy(update={"model": model, "recipe_cache_dir": None})
     return run_in_fork(start, config, tmp_path_factory.mktemp("readme"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import BucketingRangeSettings, BucketPolicy, DecodeRanges, PromptRanges, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, ItemsPerPrompt, RuntimeConfig
 from gaudi_runtime.contract.report import VisionBucket
 from gaudi_runtime.engines.vllm.launch import engine_arguments
@@ -22,8 +22,10 @@ from tests.plugin.vision import GEMMA, QWEN, Size, answer_images, largest_logit_
 TOKENS = 8
 POLICY = BucketPolicy(
     strategy=Strategy.LINEAR,
-    prompt=PromptRanges(query=RangeSettings(min=128, step=128, max=128)),
-    decode=DecodeRanges(batch_size=RangeSettings(min=1, step=1, max=1), blocks=RangeSettings(min=8, step=8, max=8)),
+    prompt=PromptRanges(query=BucketingRangeSettings(min=128, step=128, max=128)),
+    decode=DecodeRanges(
+        batch_size=BucketingRangeSettings(min=1, step=1, max=1), blocks=BucketingRangeSettings(min=8, step=8, max=8)
+    ),
 )
 
 

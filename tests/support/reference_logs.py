@@ -1,14 +1,23 @@
 """The settings of the servers that wrote the reference logs (docs/internals: planning.md, warmup.md)."""
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    Strategy,
+)
 
 TWO_DIMENSIONAL = BucketPolicy(
     strategy=Strategy.LINEAR,
     prompt=PromptRanges(
-        batch_size=RangeSettings(min=1, step=32, max=4), query=RangeSettings(min=128, step=128, max=1024)
+        batch_size=BucketingRangeSettings(min=1, step=32, max=4),
+        query=BucketingRangeSettings(min=128, step=128, max=1024),
     ),
     decode=DecodeRanges(
-        batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
+        batch_size=BucketingRangeSettings(min=1, step=128, max=4),
+        blocks=BucketingRangeSettings(min=128, step=128, max=2048),
     ),
 )
 # The releases that wrote these logs count decode lengths in tokens. A block has one token here, so that lengths in

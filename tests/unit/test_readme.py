@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from gaudi_operator.cli.plan.document import read_plan_document
-from gaudi_operator.cli.plan.forecast import forecast_deployment
+from gaudi_operator.cli.plan.forecast import forecast_document
 from gaudi_operator.cli.plan.verdict import Verdict
 from localcluster.programs import debian
 
@@ -34,7 +34,7 @@ def test_first_manifest_equals_that_of_the_llama_page() -> None:
 
 
 def test_verdict_of_the_first_manifest_equals_the_documented_one() -> None:
-    found = forecast_deployment(read_plan_document(yaml.safe_load(first_manifest(README))), card=None, model=None)
+    found = forecast_document(read_plan_document(yaml.safe_load(first_manifest(README))), card=None, model=None)
     assert found.verdict is Verdict.FITS
     assert "gaudi-plan forecast -f llama.yaml                 # FITS:" in README
     assert "here `FITS`" in LLAMA

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeShapeSpace
 from gaudi_runtime.traffic.histogram import Weights
 from tests.support.simulated_batching import Request, ServerPace, simulate_decode_steps
 
@@ -58,7 +58,7 @@ REQUESTS = st.lists(st.builds(Request, st.floats(0, 30), st.integers(1, 70), st.
 
 @given(REQUESTS, st.integers(1, 40))
 def test_simulated_step_is_always_an_admissible_batch(requests: list[Request], kv_blocks: int) -> None:
-    space = DecodeSpace(LIMITS.model_copy(update={"contiguous_paged_attention": False}), kv_blocks)
+    space = DecodeShapeSpace(LIMITS.model_copy(update={"contiguous_paged_attention": False}), kv_blocks)
     for shape in steps(*sorted(requests), kv_blocks=kv_blocks):
         assert space.admits(shape)
 

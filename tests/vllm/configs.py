@@ -3,7 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    Strategy,
+)
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     Dtype,
@@ -28,7 +35,7 @@ def vllm_config(
     folder: Path,
     mode: ExecutionMode = ExecutionMode.EAGER,
     *,
-    batch_sizes: RangeSettings | None = None,
+    batch_sizes: BucketingRangeSettings | None = None,
     settings: dict[str, str] | None = None,
     device_memory: int = 1024 * MIB,
     adapters: tuple[AdapterConfig, ...] = (),
@@ -60,5 +67,5 @@ def vllm_config(
     )
 
 
-def _range(least: int, step: int, most: int) -> RangeSettings:
-    return RangeSettings(min=least, step=step, max=most)
+def _range(least: int, step: int, most: int) -> BucketingRangeSettings:
+    return BucketingRangeSettings(min=least, step=step, max=most)

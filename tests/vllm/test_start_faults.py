@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.select import create_engine
+from gaudi_runtime.engines.create_engine import create_engine
 from gaudi_runtime.errors import (
     ConfigError,
     ModelNotFound,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from openai import OpenAI
 
-from gaudi_runtime.contract.bucketing import PromptRanges, RangeSettings
+from gaudi_runtime.contract.bucketing import BucketingRangeSettings, PromptRanges
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, RuntimeConfig
 from tests.unit.runtime.configs import free_port
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process
@@ -25,7 +25,7 @@ def config_of(
     mode: ExecutionMode = ExecutionMode.TORCH_COMPILE,
 ) -> RuntimeConfig:
     """Return a configuration with two ranks, one rank per pod, and graphs of 1 and 64 tokens."""
-    one, length = RangeSettings(min=1, step=1, max=1), RangeSettings(min=64, step=64, max=64)
+    one, length = BucketingRangeSettings(min=1, step=1, max=1), BucketingRangeSettings(min=64, step=64, max=64)
     config = vllm_config(checkpoint, folder, mode, batch_sizes=one, max_num_seqs=1, max_num_batched_tokens=64)
     bucketing = config.bucketing.model_copy(update={"prompt": PromptRanges(batch_size=one, query=length)})
     return config.model_copy(update={"parallelism": parallelism, "bucketing": bucketing})

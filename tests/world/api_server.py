@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, ApiResponse
+from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, ApiClientResponse
 from gaudi_operator.shell.kinds import EVENT, LEADER_WORKER_SET, LEASE, OPTIONAL, WATCHED, Kind
 from tests.support.builders import merged
 from tests.world.api import Api, Invalid, Object, ending
@@ -50,13 +50,13 @@ class ApiServer:
     apis: Mapping[tuple[str, str], Api]
     now: Callable[[], float]
 
-    def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> ApiResponse:
+    def answer(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str) -> ApiClientResponse:
         """Return the answer of the API server. The server keeps no reference to `body`."""
         try:
             found = self._respond(method, path, body and json.loads(json.dumps(body)), content_type)
         except Refused as refused:
-            return ApiResponse(refused.answer["code"], json.dumps(refused.answer).encode())
-        return ApiResponse(200, json.dumps(found).encode())
+            return ApiClientResponse(refused.answer["code"], json.dumps(refused.answer).encode())
+        return ApiClientResponse(200, json.dumps(found).encode())
 
     def _respond(self, method: str, path: str, body: Any, content_type: str) -> Object:
         parts = urlsplit(path)

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_operator.clock import Clock
-from gaudi_operator.core.observed import trim_report
-from gaudi_operator.replica import Operator
+from gaudi_operator.core.observed import trim_observed_report
+from gaudi_operator.replica import OperatorReplica
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import ApiResponse, ClusterClient
+from gaudi_operator.shell.client import ApiClientResponse, ClusterClient
 from gaudi_operator.shell.kinds import Kind
-from gaudi_operator.shell.lead import LeaderDependencies
-from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, PodUnreachable, StatusPort
-from gaudi_operator.shell.watching.kopf_watches import WatchSession
+from gaudi_operator.shell.leader import LeaderDependencies
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
+from gaudi_operator.shell.polling.status_port import CONNECT_SECONDS, READ_SECONDS, StatusPort, StatusPortUnreachable
+from gaudi_operator.shell.watching.kopf_watches import KopfWatchSession
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_runtime.contract.report import WarmupReport
 from tests.world.api import Api
@@ -70,13 +70,13 @@ class Replica:
         self._outside, self._settings = outside, settings
         self._watching = self._failing = self._killed = False
         self.cut_until, self.cut_lease_only = 0.0, False
-        self.metrics, self.tasks = Metrics(), set[asyncio.Task[Any]]()
+        self.metrics, self.tasks = MonitoringMetrics(), set[asyncio.Task[Any]]()
         loop = outside.loop
         clock = Clock(now=lambda: moment(loop.time()), monotonic=loop.time)
         around = LeaderDependencies(ClusterClient(self, self.metrics.count_request), self._watch, self._fetch, clock)
         context = copy_context()
         context.run(_running.set, self)
-        operator = Operator(settings, around, self.metrics)
+        operator = OperatorReplica(settings, around, self.metrics)
         self._life = loop.create_task(operator.run(asyncio.Event()), context=context)
 
     @property
@@ -107,7 +107,7 @@ class Replica:
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
-    ) -> ApiResponse:
+    ) -> ApiClientResponse:
         """Send a request of this replica and return the response."""
         outside = self._outside
         ours = not ("/leases" in path or "/events" in path)
@@ -124,7 +124,7 @@ class Replica:
             await asyncio.sleep(LATE_SECONDS)
         if fault is Fault.REFUSED:
             self._failing = True
-            return ApiResponse(503, b"{}")
+            return ApiClientResponse(503, b"{}")
         if ours and method != "GET" and outside.holder() != self._settings.identity:
             outside.trespasses.append((outside.loop.time(), self._settings.identity))
         answer = outside.server.answer(method, path, body, content_type)
@@ -133,7 +133,7 @@ class Replica:
             raise ConnectionResetError
         return answer
 
-    async def _watch(self, session: WatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
+    async def _watch(self, session: KopfWatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
         """List all kinds, then report changes every second. Changes of a kind with a stuck watch are delayed."""
         api = self._outside.api
         sent, stuck = dict[Kind, int](), dict[Kind, float]()
@@ -154,7 +154,7 @@ class Replica:
                     for is_gone, manifest in news:
                         (gone if is_gone else seen)(manifest)
 
-    def _list(self, session: WatchSession, kind: Kind) -> int:
+    def _list(self, session: KopfWatchSession, kind: Kind) -> int:
         api = self._outside.api
         for each in (listed := api.kind(kind.kind)):
             session.on_change(each)
@@ -168,17 +168,17 @@ class Replica:
         container = nodes.at(target.address)
         if container and not nodes.reachable(container):
             await asyncio.sleep(CONNECT_SECONDS)
-            raise PodUnreachable("no route to host")
+            raise StatusPortUnreachable("no route to host")
         while True:
             container = nodes.at(target.address)
             if container is None or container.ended:
-                raise PodUnreachable("connection refused")
+                raise StatusPortUnreachable("connection refused")
             if not nodes.reachable(container):
                 await asyncio.sleep(until + READ_SECONDS - loop.time())
-                raise PodUnreachable("no answer")
+                raise StatusPortUnreachable("no answer")
             now = int(loop.time())
             if container.instance.sequence(now) != after or loop.time() >= until:
-                return trim_report(container.instance.report(now))
+                return trim_observed_report(container.instance.report(now))
             await asyncio.sleep(min(POLLED_SECONDS, until - loop.time()))
 
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import DESIRED_ANNOTATION, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_operator.settings import HostPath, Settings
+from gaudi_operator.settings import HostPathSetting, Settings
 from tests.laws.history import History, Runtime
 from tests.laws.reading import moment
 from tests.support.builders import gaudi_inference, merged, patched
@@ -27,7 +27,7 @@ NAME, NAMESPACE = "tiny", "models"
 SETTINGS = Settings(
     runtime_image="runtime:1",
     hpu_image="runtime-hpu:1",
-    allow_host_path=(HostPath(prefix="/"),),
+    allow_host_path=(HostPathSetting(prefix="/"),),
     allow_simulation=True,
     lease_duration_seconds=6,
     renew_deadline_seconds=4,

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
-from gaudi_operator.api.schema_keywords import Rule, rules_keyword
+from gaudi_operator.api.schema_keywords import SchemaRule, rules_keyword
 from gaudi_runtime.contract.base import TolerantModel
 
 
@@ -38,7 +38,7 @@ AbsolutePath = Annotated[
     PathText,
     Field(
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="self.startsWith('/') && !self.split('/').exists(part, part == '..')",
                 message="must be an absolute path without '..': start it with '/'",
             )
@@ -49,7 +49,7 @@ RelativePath = Annotated[
     PathText,
     Field(
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="!self.startsWith('/') && !self.split('/').exists(part, part == '..')",
                 message="must be a relative path: remove '..' and a leading '/'",
             )
@@ -64,7 +64,7 @@ Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=LABEL_VALUE)]
 AnnotationValue = Annotated[str, StringConstraints(max_length=4096)]
 KeyText = Annotated[str, StringConstraints(min_length=1, max_length=317)]
-VALID_KEYS = Rule(
+VALID_KEYS = SchemaRule(
     rule="self.all(key, key.matches('^([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
     message="every key must be a name such as app or example.com/app",
 )
@@ -86,6 +86,6 @@ class SecretKey(ApiModel):
     key: DataKey = Field(description="Key of the Secret.")
 
 
-def dump_non_defaults(model: ApiModel) -> dict[str, Any]:
+def dump_api_model(model: ApiModel) -> dict[str, Any]:
     """Return the fields of an API model that differ from their defaults, as a Kubernetes manifest."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from gaudi_operator.api.schema import Schema, map_children
+from gaudi_operator.api.structural_schema import Schema, map_child_schemas
 
 _LENGTHS = {"array": ("minItems", "maxItems"), "object": ("minProperties", "maxProperties")}
 
 
-def with_bounds(schema: Schema) -> Schema:
+def add_bounds_to_descriptions(schema: Schema) -> Schema:
     """Return the schema with the bounds and the default of each field at the end of its description."""
-    node = map_children(schema, with_bounds)
+    node = map_child_schemas(schema, add_bounds_to_descriptions)
     fields = node.get("properties", {})
     return (
         node | {"properties": {name: _extend_description(field) for name, field in fields.items()}} if fields else node

@@ -1,6 +1,6 @@
 """Keywords of Kubernetes in the schema of API types: CEL rules, list maps, blocks, and defaults of the operator.
 
-schema.py makes the structural schema of a model from them.
+structural_schema.py makes the structural schema of a model from them.
 
 A block is a value of a Kubernetes type that the operator copies into its children. The schema declares only the fields
 of a block that the operator or server-side apply reads. The API server validates the others when a child is written.
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 
-class Rule(BaseModel):
+class SchemaRule(BaseModel):
     """A CEL rule, for the schema keyword `x-kubernetes-validations`.
 
     The API server rejects an object that violates the rule, with `message`.
@@ -31,7 +31,7 @@ class Rule(BaseModel):
         return entry | {"optionalOldSelf": True} if self.before else entry
 
 
-def rules_keyword(*rules: Rule) -> JsonDict:
+def rules_keyword(*rules: SchemaRule) -> JsonDict:
     """Return the schema keywords that make the API server check `rules`, for `json_schema_extra` of a field."""
     return {"x-kubernetes-validations": [rule.to_keyword_entry() for rule in rules]}
 
@@ -40,7 +40,7 @@ MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
 """The keyword of a default that the operator fills in instead of the API server. No published schema contains it."""
 
 
-def mark_operator_default(schema: JsonDict) -> None:
+def replace_default_keyword(schema: JsonDict) -> None:
     """Replace the schema keyword `default` of a field by MEANT_WHEN_LEFT_OUT, for `json_schema_extra`.
 
     The API server would write the default into every resource, and an operator of another release may reject it.
@@ -59,11 +59,11 @@ Block = Annotated[dict[str, Any], Field(json_schema_extra={PRESERVE: True})]
 """A block without declared fields."""
 
 
-def block_config(*rules: Rule) -> ConfigDict:
+def block_schema_config(*rules: SchemaRule) -> ConfigDict:
     """Return the model configuration of a block with declared fields and CEL rules."""
     return ConfigDict(extra="allow", json_schema_extra={PRESERVE: True, **(rules_keyword(*rules) if rules else {})})
 
 
-def config_with_rules(*rules: Rule) -> ConfigDict:
+def schema_config_with_rules(*rules: SchemaRule) -> ConfigDict:
     """Return the model configuration that adds CEL rules to a model. In the rules, `self` is the object."""
     return ConfigDict(json_schema_extra=rules_keyword(*rules))

@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 
 
-class ContractEnum:
+class ContractEnumSpelling:
     """Annotation of a field whose values are members of an enumeration of the runtime contract."""
 
     def __get_pydantic_core_schema__(self, source: type[StrEnum], _: GetCoreSchemaHandler) -> CoreSchema:
-        members_by_spelling = {spec_spelling(member): member for member in source}
+        members_by_spelling = {capitalize_contract_word(member): member for member in source}
         schema = core_schema.no_info_before_validator_function(
             _to_spec_spelling, core_schema.literal_schema([*members_by_spelling])
         )
@@ -25,18 +25,20 @@ class ContractEnum:
             members_by_spelling.__getitem__,
             schema,
             # Serialize as in the spec only for JSON, because resources and ControllerRevisions are stored as JSON.
-            serialization=core_schema.plain_serializer_function_ser_schema(spec_spelling, when_used="json"),
+            serialization=core_schema.plain_serializer_function_ser_schema(capitalize_contract_word, when_used="json"),
         )
 
 
-def cel_is_one_of(field: str, *members: StrEnum) -> str:
+def cel_is_one_of_spellings(field: str, *members: StrEnum) -> str:
     """Return CEL that compares a field of `self` with `members` as spelled in resources; false if unset.
 
     The API server does not fill in these fields, so the field and its section may be absent.
     """
-    return f"(self.?{field.replace('.', '.?')}.orValue('') in {[spec_spelling(member) for member in members]})"
+    return (
+        f"(self.?{field.replace('.', '.?')}.orValue('') in {[capitalize_contract_word(member) for member in members]})"
+    )
 
 
 def _to_spec_spelling(value: Any) -> Any:
     """Return the spelling of a member of the enumeration, and every other value unchanged."""
-    return spec_spelling(value) if isinstance(value, StrEnum) else value
+    return capitalize_contract_word(value) if isinstance(value, StrEnum) else value

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.core.observed import Manifest, Observed
 
 
@@ -80,12 +80,12 @@ class Decision:
     status: GaudiInferenceStatus
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
-    pending_check: PolicyCheck | None = None
+    pending_check: BucketPolicyCheck | None = None
     status_held_since: datetime | None = None
     writes_status: bool = True
 
 
-def changes_live_objects(action: Action, observed: Observed) -> bool:
+def action_changes_live_objects(action: Action, observed: Observed) -> bool:
     """Return True if the action deletes an object or changes a live workload. A further step may then be due."""
     if isinstance(action, Apply):
         live_workloads = {(workload["kind"], workload["metadata"]["name"]) for workload in observed.workloads}

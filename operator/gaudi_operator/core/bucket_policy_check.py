@@ -1,8 +1,8 @@
 """The check of a new revision's bucket policy, which runs before anything is written (planning/precheck.py).
 
 The largest policy takes tens of milliseconds. Therefore decisions do not run the check themselves. They ask for the
-result of a PolicyCheck, and CheckPending ends the decision if there is no result yet. The reconcile then writes only
-the gates, and runs again after the check (shell/policy_checks.py).
+result of a BucketPolicyCheck, and BucketPolicyCheckPending ends the decision if there is no result yet. The reconcile
+then writes only the gates, and runs again after the check (shell/policy_checks.py).
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from gaudi_runtime.planning.precheck import precheck
 
 
 @dataclass(frozen=True)
-class PolicyCheck:
+class BucketPolicyCheck:
     """A policy to check for a device with at most `kv_blocks` KV blocks. Checks with the same `key` are equal."""
 
     policy: BucketPolicy
@@ -34,14 +34,14 @@ class PolicyCheck:
         return None
 
 
-class CheckPending(Exception):
+class BucketPolicyCheckPending(Exception):
     """The error that the result of `check` is needed but does not exist yet."""
 
-    def __init__(self, check: PolicyCheck) -> None:
+    def __init__(self, check: BucketPolicyCheck) -> None:
         """Store the check, which is not started."""
         super().__init__(check.key)
         self.check = check
 
 
-FindResult = Callable[[PolicyCheck], Problem | None]
-"""A function that returns the result of a check, or raises CheckPending."""
+FindResult = Callable[[BucketPolicyCheck], Problem | None]
+"""A function that returns the result of a check, or raises BucketPolicyCheckPending."""

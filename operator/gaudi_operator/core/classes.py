@@ -84,7 +84,7 @@ def resolve_class(inference: Inference, observed: Observed, defaults: Installati
     except ValidationError:
         return ResolvedClass(name, problem=Problem("ClassUnreadable", _UNREADABLE.format(name)))
     namespace = inference.identity.namespace
-    if class_spec.namespace_selector is not None and not selector_matches(
+    if class_spec.namespace_selector is not None and not class_selector_matches(
         class_spec.namespace_selector, observed.namespace_labels
     ):
         subject = "spec.className" if class_name else "spec.className is left out, and the default class"
@@ -111,7 +111,7 @@ _UNREADABLE = (
 )
 
 
-def needs_namespace_labels(observed: Observed) -> bool:
+def classes_need_namespace_labels(observed: Observed) -> bool:
     """Return True if any class selects namespaces by labels."""
     return any((manifest.get("spec") or {}).get("namespaceSelector") is not None for manifest in observed.classes)
 
@@ -155,7 +155,7 @@ def _find_controller(class_or_problem: Manifest | Problem | None, observed: Obse
     return (class_or_problem.get("spec") or {}).get("controller")
 
 
-def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+def class_selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return True if the namespace selector of a class matches the labels of a namespace, as defined by Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         _requirement_matches(requirement, labels) for requirement in selector.match_expressions
@@ -175,7 +175,7 @@ def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str
 
 
 @dataclass(frozen=True)
-class FilledInference:
+class ClassFilledInference:
     """A resource and the defaults of the installation, both with the values of the class.
 
     `values` maps the path of each value below the spec, or its name in the class if the spec has no such field, to the
@@ -189,10 +189,10 @@ class FilledInference:
 
 def fill_class_defaults(
     inference: Inference, platform: ResolvedClass, defaults: InstallationDefaults
-) -> FilledInference:
+) -> ClassFilledInference:
     """Return the resource and the defaults of the installation with the values of the class."""
     if platform.spec is None:
-        return FilledInference(inference, defaults)
+        return ClassFilledInference(inference, defaults)
     class_defaults = platform.spec.defaults
     spec, values = inference.spec, dict(_default_values(inference.spec, class_defaults))
     for path, value in values.items():
@@ -202,7 +202,7 @@ def fill_class_defaults(
         **{".".join(_manifest_names(spec, *path.split("."))): value for path, value in values.items()},
         **{next(_manifest_names(class_defaults, name)): value for name, value in settings.items()},
     }
-    return FilledInference(
+    return ClassFilledInference(
         replace(inference, spec=spec),
         replace(defaults, **settings),
         {path: _to_json_value(value) for path, value in json_values.items()},

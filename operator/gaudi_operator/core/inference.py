@@ -49,8 +49,8 @@ _OVERSIZED = "oversized"
 """The key of a message in a spec without its blocks. The API server removes such a field of a user."""
 
 
-def drop_oversized_blocks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a spec for the store. If its blocks are too large or deep, it has a message for read_sections() instead.
+def drop_oversized_inference_blocks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a spec for the store. Too large or deep blocks become a message for read_inference_sections().
 
     Without this bound, a spec of 1.5 MiB would take 40 MiB of memory, and decisions would fail for deep blocks.
     """
@@ -92,7 +92,7 @@ _STAND_INS = {
 
 
 @dataclass(frozen=True)
-class Identity:
+class InferenceIdentity:
     """The parts of a GaudiInference's metadata that decisions read."""
 
     name: str
@@ -112,7 +112,7 @@ class Inference:
     `stored_mode` is the execution mode of the stored revision of this spec, or None if no revision is stored yet.
     """
 
-    identity: Identity
+    identity: InferenceIdentity
     spec: GaudiInferenceSpec
     stored_mode: ExecutionMode | None = None
     unreadable: Problem | None = None
@@ -136,10 +136,10 @@ def cache_on_inference(function: Callable[Concatenate[Inference, P], T]) -> Call
     return wrapper
 
 
-def read_identity(resource: Manifest) -> Identity:
+def read_inference_identity(resource: Manifest) -> InferenceIdentity:
     """Return the identity of a resource from its metadata, which the API server has validated."""
     metadata = resource["metadata"]
-    return Identity(
+    return InferenceIdentity(
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
@@ -151,15 +151,15 @@ def read_identity(resource: Manifest) -> Identity:
 
 def read_inference(resource: Manifest) -> Inference:
     """Return the parsed resource. Raises SpecUnreadable, for example if the CRD comes from another release."""
-    inference = read_sections(resource)
+    inference = read_inference_sections(resource)
     if inference.unreadable:
         raise SpecUnreadable(inference.unreadable.message)
     return inference
 
 
-def read_sections(resource: Manifest) -> Inference:
+def read_inference_sections(resource: Manifest) -> Inference:
     """Return the parsed resource with all sections of its spec that this operator can read."""
-    identity, sections = read_identity(resource), resource["spec"]
+    identity, sections = read_inference_identity(resource), resource["spec"]
     oversized = Problem("SpecUnreadable", sections[_OVERSIZED]) if _OVERSIZED in sections else None
     try:
         return Inference(identity, GaudiInferenceSpec.model_validate(sections), unreadable=oversized)
@@ -185,14 +185,14 @@ class InferenceCache:
         self._lock = Lock()
 
     def read(self, resource: Manifest) -> Inference:
-        """Return the parsed resource as read_sections() does. If nothing has changed, return the cached object."""
-        identity, spec = read_identity(resource), resource["spec"]
+        """Return the parsed resource like read_inference_sections(). An unchanged resource comes from the cache."""
+        identity, spec = read_inference_identity(resource), resource["spec"]
         with self._lock:
             entry = self._entries.get(identity.uid)
         if entry and entry[1].identity == identity and entry[0] == spec:
             inference = entry[1]
         else:
-            inference = read_sections(resource)
+            inference = read_inference_sections(resource)
         with self._lock:
             self._entries[identity.uid] = spec, inference
             self._entries.move_to_end(identity.uid)
@@ -201,7 +201,7 @@ class InferenceCache:
         return inference
 
 
-def read_status(resource: Manifest) -> GaudiInferenceStatus:
+def read_inference_status(resource: Manifest) -> GaudiInferenceStatus:
     """Return the written status, or an empty status if it is missing or cannot be read."""
     status = resource.get("status")
     if not isinstance(status, Mapping):

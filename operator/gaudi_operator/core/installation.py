@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 
 
 @dataclass(frozen=True)
-class AllowedHostPath:
+class InstallationHostPath:
     """A node folder that pods may mount according to the installation: `prefix` and everything below it.
 
     `namespaces` are the namespaces whose pods may mount the folder. If the tuple is empty, all pods may mount it.
@@ -34,7 +34,7 @@ class InstallationDefaults:
     hpu_image: str
     image_pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
     image_pull_secrets: tuple[str, ...] = ()
-    allow_host_path: tuple[AllowedHostPath, ...] = ()
+    allow_host_path: tuple[InstallationHostPath, ...] = ()
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"
     monitoring_from: tuple[Mapping[str, Any], ...] = ()

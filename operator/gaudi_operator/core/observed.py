@@ -15,12 +15,12 @@ Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class PodReport:
+class ObservedReport:
     """The last observed report of a pod, or the reason why the report was ignored.
 
     `container_id` is the ID of the runtime container in the pod status at the time when the report was fetched. With
     this ID, a report is never used for another container. `received_at` is a time of the operator's clock. `report` may
-    be trimmed by trim_report().
+    be trimmed by trim_observed_report().
     """
 
     container_id: str
@@ -29,7 +29,7 @@ class PodReport:
     ignored_reason: str | None = None
 
 
-def trim_report(report: WarmupReport) -> WarmupReport:
+def trim_observed_report(report: WarmupReport) -> WarmupReport:
     """Return an observed report without the parts that decisions do not read.
 
     1,000 complete reports may need a gigabyte of memory.
@@ -74,7 +74,7 @@ class Observed:
     network_policies: tuple[Manifest, ...] = ()
     pvcs: tuple[Manifest, ...] = ()
     autoscalers: tuple[Manifest, ...] = ()
-    reports: Mapping[str, PodReport] = field(default_factory=dict)
+    reports: Mapping[str, ObservedReport] = field(default_factory=dict)
     now: datetime = datetime.min
     status_written_at: datetime | None = None
     status_held_since: datetime | None = None

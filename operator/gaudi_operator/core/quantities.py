@@ -24,7 +24,7 @@ def parse_quantity(text: str) -> Fraction:
     return Fraction(match[1]) * _SCALES[match[2]]
 
 
-def format_memory(size: int) -> str:
+def format_memory_quantity(size: int) -> str:
     """Return `size` bytes as a memory quantity of at most four digits, rounded up: 3805, 16Ki, 1024Mi."""
     unit = next(unit for unit in (None, "Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if size <= 9999 * _SCALES[unit])
     return f"{ceil(size / _SCALES[unit])}{unit or ''}"
@@ -37,6 +37,6 @@ MOST_MEMORY = 2**60
 # Cache the result, because a decision parses the same few quantities many times. The schema limits the length of the
 # keys.
 @lru_cache(maxsize=1024)
-def parse_bytes(text: str) -> int:
+def parse_byte_quantity(text: str) -> int:
     """Return a memory quantity in bytes, rounded down. Raises ValueError if `text` is not a quantity."""
     return int(parse_quantity(text))

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 
-def canonical_json(value: Any) -> str:
+def format_canonical_json(value: Any) -> str:
     """Return the canonical text of a JSON value, with sorted keys and no blanks. Equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def short_hash(value: Any, digits: int = 10) -> str:
+def short_text_hash(value: Any, digits: int = 10) -> str:
     """Return a short hash of a JSON value for names and labels: the first hex digits of its SHA-256."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
+    return hashlib.sha256(format_canonical_json(value).encode()).hexdigest()[:digits]
 
 
 def hash_texts(data: Any) -> dict[str, str]:
@@ -38,7 +38,7 @@ def format_timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def parse_timestamp(text: object) -> datetime | None:
+def parse_timestamp_text(text: object) -> datetime | None:
     """Return the time from a timestamp of the API server, or None if it is missing, invalid or out of range.
 
     The API server accepts years from 0 to 10,000. In the status of a GaudiInference, it also accepts times without a
@@ -55,7 +55,7 @@ def parse_timestamp(text: object) -> datetime | None:
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
-def parse_int32(text: object) -> int | None:
+def parse_int32_text(text: object) -> int | None:
     """Return the 32-bit integer in the text of an annotation or a label, or None if the text is no such integer."""
     number = int(text) if isinstance(text, str) and _WHOLE.fullmatch(text) else None
     return number if number is not None and -(2**31) <= number < 2**31 else None

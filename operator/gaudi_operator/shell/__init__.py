@@ -1,6 +1,6 @@
 """The shell around the pure decisions of core: watches, requests, long-polls and the clock.
 
-lease, lead    leader election, and everything that the leader runs
+lease, leader  leader election, and everything that the leader runs
 watching       the observed objects, from watches and from responses to writes
 kinds          the kinds of these objects
 polling        the reports of pods, by long-poll

@@ -38,7 +38,7 @@ CountRequest = Callable[[str, str, int], None]
 """A callback after each answer: (verb, path, status code)."""
 
 
-class ApiResponse(NamedTuple):
+class ApiClientResponse(NamedTuple):
     """The response of the API server. `retry_after` is its Retry-After header."""
 
     status: int
@@ -46,12 +46,12 @@ class ApiResponse(NamedTuple):
     retry_after: str | None = None
 
 
-class Transport(Protocol):
+class _Transport(Protocol):
     """The transport of the client, which sends requests to the API server."""
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
-    ) -> ApiResponse:
+    ) -> ApiClientResponse:
         """Send one request. Raises aiohttp.ClientError, TimeoutError or OSError if there is no response."""
 
 
@@ -62,7 +62,7 @@ _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 class ClusterClient:
     """A client of the API server that uses the account of this process."""
 
-    def __init__(self, transport: Transport, count_request: CountRequest) -> None:
+    def __init__(self, transport: _Transport, count_request: CountRequest) -> None:
         """Create a client. `count_request` is called after every response."""
         self._transport = transport
         self._count_request = count_request
@@ -154,7 +154,7 @@ class Connection:
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
-    ) -> ApiResponse:
+    ) -> ApiClientResponse:
         """Send one request. See Transport.send()."""
         assert self._session  # noqa: S101 - used as a context manager
         headers = {"Accept": "application/json", "Content-Type": content_type, **await self._auth_headers()}
@@ -162,12 +162,12 @@ class Connection:
             method,
             f"{self.server_url}{path}",
             headers=headers,
-            data=None if body is None else encode_body(body),
+            data=None if body is None else _encode_body(body),
             timeout=aiohttp.ClientTimeout(total=seconds),
             server_hostname=self._configuration.tls_server_name or None,
         )
         async with response:
-            return ApiResponse(response.status, await response.read(), response.headers.get("Retry-After"))
+            return ApiClientResponse(response.status, await response.read(), response.headers.get("Retry-After"))
 
     def _new_session(self, limit: int, **options: Any) -> aiohttp.ClientSession:
         """Return a session with at most `limit` connections; 0 means no limit."""
@@ -193,7 +193,7 @@ class Connection:
         return await handler(request)
 
 
-def encode_body(body: Mapping[str, Any]) -> bytes:
+def _encode_body(body: Mapping[str, Any]) -> bytes:
     """Encode the body of a request as JSON that is also valid YAML.
 
     Server-side apply reads the body as YAML, which does not support surrogate pairs.
@@ -205,7 +205,7 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-def _error_from_response(method: str, path: str, answer: ApiResponse) -> OperatorError:
+def _error_from_response(method: str, path: str, answer: ApiClientResponse) -> OperatorError:
     code, retry_after, status = answer.status, answer.retry_after, _parse_status(answer.body)
     detail = str(status.get("message") or f"HTTP {code}.")
     message = f"{method} {path}: {detail if detail.endswith(('.', '!', '?')) else f'{detail}.'}"

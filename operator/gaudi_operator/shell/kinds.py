@@ -14,10 +14,10 @@ from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS_KIND
 from gaudi_operator.api.v1alpha1.inference_class import PLURAL as CLASS_PLURAL
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
-from gaudi_operator.core.children.workloads import GROUPS_API_VERSION, GROUPS_KIND
+from gaudi_operator.core.children.manifests import GROUPS_API_VERSION, GROUPS_KIND
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL
 from gaudi_operator.errors import NotFoundError, OperatorError
-from gaudi_operator.retry_delays import Backoff
+from gaudi_operator.retry_delays import ExponentialRetryDelays
 from gaudi_operator.shell.client import ClusterClient
 
 
@@ -103,7 +103,7 @@ class ServedKinds:
 
     async def wait_until_defined(self, kind: Kind) -> None:
         """Wait until the CustomResourceDefinition of `kind` is installed. A chart may install the operator first."""
-        backoff = Backoff(1.0, 10.0)
+        backoff = ExponentialRetryDelays(1.0, 10.0)
         while not await self._is_served(kind):
             log.warning("%s is not defined in this cluster yet. Install the CRD.", kind.kind)
             await asyncio.sleep(backoff.next())
@@ -124,7 +124,7 @@ class ServedKinds:
                     return
 
     async def _is_served(self, kind: Kind) -> bool:
-        backoff = Backoff(1.0, 10.0)
+        backoff = ExponentialRetryDelays(1.0, 10.0)
         while True:
             try:
                 # Use API discovery, because it needs no permission. A watch of CRDs would need permission for all CRDs.

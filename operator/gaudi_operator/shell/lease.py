@@ -49,7 +49,7 @@ class LeaseThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
-class Election:
+class LeaseElection:
     """The leader election, as seen by this replica."""
 
     def __init__(self, cluster: ClusterClient, settings: Settings, clock: Clock = SYSTEM) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from gaudi_operator.clock import Clock
-from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPolicyCheckPending
+from gaudi_operator.shell.watching.store import StoreKey
 from gaudi_runtime.errors import Problem
 
 MOST_RESULTS = 4096
@@ -24,25 +24,25 @@ MOST_SHARE = 0.25
 log = logging.getLogger(__name__)
 
 
-class QueuedCheck(NamedTuple):
+class QueuedPolicyCheck(NamedTuple):
     """A check in the queue: the resource, the check, and the callback after the check."""
 
-    key: Key
-    check: PolicyCheck
-    wake: Callable[[Key], None]
+    key: StoreKey
+    check: BucketPolicyCheck
+    wake: Callable[[StoreKey], None]
 
 
-class CheckQueue:
+class PolicyCheckQueue:
     """The queue of checks. Namespaces take turns, and the queue has at most one check per resource."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[Key, QueuedCheck]] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[StoreKey, QueuedPolicyCheck]] = OrderedDict()
 
-    def add(self, queued: QueuedCheck) -> None:
+    def add(self, queued: QueuedPolicyCheck) -> None:
         """Queue a check, which replaces an older check of the same resource."""
         self._waiting.setdefault(queued.key.namespace, OrderedDict())[queued.key] = queued
 
-    def pop(self) -> QueuedCheck | None:
+    def pop(self) -> QueuedPolicyCheck | None:
         """Remove and return the oldest check of the next namespace; None if the queue is empty."""
         if not self._waiting:
             return None
@@ -60,7 +60,7 @@ class PolicyChecks:
         """Create a runner without results."""
         self._clock, self._max_results = clock, max_results
         self._results: OrderedDict[str, Problem | None] = OrderedDict()
-        self._queue = CheckQueue()
+        self._queue = PolicyCheckQueue()
         self._check_added = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -75,16 +75,16 @@ class PolicyChecks:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def find_result(self, check: PolicyCheck) -> Problem | None:
-        """Return the result of a check. Raises CheckPending if there is no result yet."""
+    def find_result(self, check: BucketPolicyCheck) -> Problem | None:
+        """Return the result of a check. Raises BucketPolicyCheckPending if there is no result yet."""
         if check.key not in self._results:
-            raise CheckPending(check)
+            raise BucketPolicyCheckPending(check)
         self._results.move_to_end(check.key)
         return self._results[check.key]
 
-    def queue_check(self, key: Key, check: PolicyCheck, wake: Callable[[Key], None]) -> None:
+    def queue_check(self, key: StoreKey, check: BucketPolicyCheck, wake: Callable[[StoreKey], None]) -> None:
         """Queue the check of a resource. `wake` is called with `key` after the check."""
-        self._queue.add(QueuedCheck(key, check, wake))
+        self._queue.add(QueuedPolicyCheck(key, check, wake))
         self._check_added.set()
 
     async def _run_checks(self) -> None:
@@ -100,7 +100,7 @@ class PolicyChecks:
             queued.wake(queued.key)
             await asyncio.sleep((self._clock.monotonic() - started) * (1 / MOST_SHARE - 1))
 
-    async def _run_check(self, queued: QueuedCheck) -> None:
+    async def _run_check(self, queued: QueuedPolicyCheck) -> None:
         try:
             problem = await asyncio.to_thread(queued.check.run)
         except Exception:

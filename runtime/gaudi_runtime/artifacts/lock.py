@@ -71,7 +71,7 @@ class WriteLock:
             ) from error
 
 
-def mark_in_use(file: Path) -> None:
+def hold_in_use_lock(file: Path) -> None:
     """Hold a shared lock on `file` until this process ends, to mark its snapshot or entry as in use.
 
     A volume that cannot be written or locked needs no mark, because nothing is removed there.

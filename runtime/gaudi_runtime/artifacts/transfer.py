@@ -12,7 +12,7 @@ STREAMS = 4
 """The number of files that are transferred at the same time."""
 
 
-def call_with_retries(
+def transfer_with_retries(
     run: Callable[[], Answer],
     error_type: type[Away],
     pauses: Sequence[float],
@@ -38,7 +38,7 @@ def call_with_retries(
         wait(pause, last_error)
 
 
-def run_concurrently(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
+def transfer_concurrently(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
     """Run all transfer tasks in STREAMS threads named `name`.
 
     The first failure sets `failed` and ends the other tasks.

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from math import isqrt
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.kv_blocks import most_context_blocks
-from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
+from gaudi_runtime.buckets.kv_blocks import most_context_kv_blocks
+from gaudi_runtime.contract.bucketing import BucketingAttentionSlices, Limits
 
 MOST_PLANE_BYTES = 2**31
 """A plane of this many bytes or more cannot be indexed."""
 
 
 @dataclass(frozen=True)
-class FusedAttention:
+class FusedAttentionBias:
     """The properties of a card's fused attention kernel that prompts depend on.
 
     `element_bytes` is the size of one element of the bias. If context and query of a single prompt have `sliced_from`
@@ -34,7 +34,7 @@ class FusedAttention:
     element_bytes: int = 2
     sliced_from: int | None = None
     windowed: bool = False
-    window_slices: AttentionSlices | None = None
+    window_slices: BucketingAttentionSlices | None = None
 
     def has_bias(self, bucket: Bucket) -> bool:
         """Return True if the plugin makes an attention bias for this prompt bucket."""
@@ -43,7 +43,7 @@ class FusedAttention:
         return bucket.num_blocks > 0 or (self.windowed and not whole_slices)
 
 
-def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> int:
+def bias_plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttentionBias) -> int:
     """Return the bytes of the attention bias that one kernel call indexes for a prompt; 0 if there is no bias."""
     tokens = bucket.num_blocks * block_size + bucket.query_len
     is_sliced = attention.sliced_from is not None and tokens >= attention.sliced_from
@@ -52,21 +52,23 @@ def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> i
     return bucket.query_len * tokens * attention.element_bytes
 
 
-def largest_unindexable(buckets: Iterable[Bucket], block_size: int, attention: FusedAttention | None) -> Bucket | None:
+def largest_unindexable_bias(
+    buckets: Iterable[Bucket], block_size: int, attention: FusedAttentionBias | None
+) -> Bucket | None:
     """Return the prompt bucket with the largest bias that the attention kernel cannot index; None if all fit."""
     if attention is None:
         return None
-    sized_buckets = ((plane_bytes(bucket, block_size, attention), bucket) for bucket in buckets)
+    sized_buckets = ((bias_plane_bytes(bucket, block_size, attention), bucket) for bucket in buckets)
     size, bucket = max(sized_buckets, default=(0, None))
     return bucket if size >= MOST_PLANE_BYTES else None
 
 
-def most_indexable_tokens(limits: Limits, attention: FusedAttention) -> int:
+def most_tokens_with_indexable_bias(limits: Limits, attention: FusedAttentionBias) -> int:
     """Return the largest maxNumBatchedTokens for which the kernel can index the attention bias of every context.
 
     The result is a multiple of the block size, or 0 if there is no such value.
     """
-    context = most_context_blocks(limits) * limits.block_size
+    context = most_context_kv_blocks(limits) * limits.block_size
     # The largest query for which query * (context + query) <= product.
     product = (MOST_PLANE_BYTES - 1) // attention.element_bytes
     query = (isqrt(context**2 + 4 * product) - context) // 2

@@ -7,13 +7,13 @@ from enum import StrEnum
 from functools import cached_property
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.kv_blocks import most_context_blocks
-from gaudi_runtime.buckets.lookup import Finder, round_up_dimension
+from gaudi_runtime.buckets.kv_blocks import most_context_kv_blocks
+from gaudi_runtime.buckets.lookup import BucketLookup, round_up_for_lookup
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
 
-class DropRule(StrEnum):
+class PlanDropRule(StrEnum):
     """The rule by which the planner dropped a bucket. The value ends the sentence "... was dropped: ...".
 
     See docs/internals/planning.md, Filters.
@@ -27,11 +27,11 @@ class DropRule(StrEnum):
 
 
 @dataclass(frozen=True)
-class DroppedBuckets:
+class PlanDroppedBuckets:
     """The number of buckets that the planner dropped because of one rule."""
 
     phase: BucketPhase
-    rule: DropRule
+    rule: PlanDropRule
     count: int
 
 
@@ -47,7 +47,7 @@ class BucketPlan:
     prompt: tuple[Bucket, ...]
     decode: tuple[Bucket, ...]
     warnings: tuple[str, ...] = ()
-    dropped: tuple[DroppedBuckets, ...] = ()
+    dropped: tuple[PlanDroppedBuckets, ...] = ()
     seeds: tuple[Bucket, ...] = ()
     most_blocks: int = 0
 
@@ -70,13 +70,13 @@ class BucketPlan:
         Each dimension is rounded up and capped by the limits.
         """
         # Rounding gives similar batches the same shape. Otherwise each missed batch would cost a compilation.
-        most_blocks = most_context_blocks(limits)
+        most_blocks = most_context_kv_blocks(limits)
         if phase is BucketPhase.DECODE:
             most_blocks = self.most_blocks or max(bucket.num_blocks for bucket in self.decode)
         return Bucket(
-            min(round_up_dimension(batch_size, base=2), limits.max_num_seqs),
-            min(round_up_dimension(query_len, base=32), limits.max_num_batched_tokens),
-            min(round_up_dimension(num_blocks, base=32), most_blocks),
+            min(round_up_for_lookup(batch_size, base=2), limits.max_num_seqs),
+            min(round_up_for_lookup(query_len, base=32), limits.max_num_batched_tokens),
+            min(round_up_for_lookup(num_blocks, base=32), most_blocks),
         )
 
     @cached_property
@@ -86,5 +86,5 @@ class BucketPlan:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def _finders(self) -> dict[BucketPhase, Finder]:
-        return {phase: Finder(self.buckets_of(phase)) for phase in BucketPhase}
+    def _finders(self) -> dict[BucketPhase, BucketLookup]:
+        return {phase: BucketLookup(self.buckets_of(phase)) for phase in BucketPhase}

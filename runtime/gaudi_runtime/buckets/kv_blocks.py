@@ -9,17 +9,17 @@ MOST_KV_BLOCKS = 2**31 - 1
 """The maximum number of KV blocks, because engines number blocks by signed 32-bit integers."""
 
 
-def most_useful_blocks(limits: Limits) -> int:
+def most_useful_kv_blocks(limits: Limits) -> int:
     """Return the KV blocks of full sequences in all places of a batch, which is more than any device needs."""
     return min(MOST_KV_BLOCKS, limits.max_num_seqs * math.ceil(limits.max_model_len / limits.block_size))
 
 
-def most_context_blocks(limits: Limits) -> int:
+def most_context_kv_blocks(limits: Limits) -> int:
     """Return the KV blocks of the longest context that a prompt token can have."""
     return math.ceil((limits.max_model_len - 1) / limits.block_size)
 
 
-def most_prompt_tokens(limits: Limits) -> int:
+def most_prompt_tokens_in_kv_blocks(limits: Limits) -> int:
     """Return the most tokens of a prompt, new tokens and context together, with context in whole KV blocks."""
     if not limits.has_context:
         return limits.longest_query
@@ -28,9 +28,9 @@ def most_prompt_tokens(limits: Limits) -> int:
     return limits.max_model_len + (limits.block_size - 1 if limits.splits_prompts else 0)
 
 
-def most_context_for_query(limits: Limits, query_len: int) -> int:
+def most_context_kv_blocks_for_query(limits: Limits, query_len: int) -> int:
     """Return the most context, in KV blocks, that a prompt with `query_len` new tokens can have."""
-    return (most_prompt_tokens(limits) - query_len) // limits.block_size if limits.has_context else 0
+    return (most_prompt_tokens_in_kv_blocks(limits) - query_len) // limits.block_size if limits.has_context else 0
 
 
 @dataclass(frozen=True)

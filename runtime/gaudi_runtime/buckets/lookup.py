@@ -12,7 +12,7 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 
 
-def round_up_dimension(value: int, base: int) -> int:
+def round_up_for_lookup(value: int, base: int) -> int:
     """Round one dimension of a shape without a bucket up to a multiple of ceil(cube root of value) * base.
 
     0 and 1 are not rounded.
@@ -57,7 +57,7 @@ class _Row:
         return self.starts[index] + bisect_left(self.block_runs[index], num_blocks)
 
 
-class Finder:
+class BucketLookup:
     """An index of sorted, distinct buckets that finds the first bucket that holds a batch."""
 
     def __init__(self, buckets: Sequence[Triple]) -> None:

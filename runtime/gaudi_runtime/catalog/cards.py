@@ -12,7 +12,7 @@ from gaudi_runtime.units import GIB, MIB
 
 
 @dataclass(frozen=True)
-class WarmupRates:
+class CardWarmupRates:
     """The cost of warming up one bucket on a card, as measured with `model` (a known repository).
 
     Rates are in seconds per bucket, in graph bytes per prompt token (batch size * (query + context tokens)), and in
@@ -37,7 +37,7 @@ class Card:
 
     name: str
     memory: Figure | None
-    rates: WarmupRates | None = None
+    rates: CardWarmupRates | None = None
 
 
 _SEED_SECONDS = "log 000 (Llama 3.1 8B, one Gaudi 2, timestamps of whole seconds)"
@@ -50,7 +50,7 @@ def _measured_seconds(value: float, measurement: str, high: float, slower_second
     return Figure(value, source, Confidence.MEASURED, high=high)
 
 
-GAUDI2_RATES = WarmupRates(
+GAUDI2_RATES = CardWarmupRates(
     model="meta-llama/Llama-3.1-8B",
     prompt_compile_seconds=_measured_seconds(13 / 24, "24 buckets in 13 s", 0.98, "1.83"),
     decode_compile_seconds=_measured_seconds(16 / 48, "48 buckets in 16 s", 1.39, "2.61"),
@@ -79,13 +79,13 @@ GAUDI2 = Card(
 )
 
 
-def assume_rates(rates: WarmupRates, reason: str) -> WarmupRates:
+def assume_card_rates(rates: CardWarmupRates, reason: str) -> CardWarmupRates:
     """Return the rates of one card as assumptions for another card that was not measured.
 
     The source of each rate begins with `reason`.
     """
     model, *figures = (getattr(rates, field.name) for field in fields(rates))
-    return WarmupRates(
+    return CardWarmupRates(
         model,
         *(replace(figure, source=f"{reason}: {figure.source}", confidence=Confidence.ASSUMED) for figure in figures),
     )
@@ -95,7 +95,7 @@ GAUDI3 = Card(
     name="gaudi3",
     memory=Figure(126.5 * GIB, "about 126.5 GiB a card in vllm-gaudi issue 1736; sold as 128 GB", Confidence.MEASURED),
     # No public log shows the compile time of each graph on a Gaudi 3, so the rates of a Gaudi 2 are used.
-    rates=assume_rates(GAUDI2_RATES, "taken from a Gaudi 2"),
+    rates=assume_card_rates(GAUDI2_RATES, "taken from a Gaudi 2"),
 )
 
 NONE = Card(name="none", memory=None)

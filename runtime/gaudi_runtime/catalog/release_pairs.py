@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verification(StrEnum):
+class PairVerification(StrEnum):
     """The kind of test that a pair has passed. No pair was ever run on a real card."""
 
     EMULATED = "tested on an emulated card"
@@ -17,8 +17,8 @@ class Verification(StrEnum):
 
 
 MEANING = {
-    Verification.EMULATED: "this project's tests run the plugin's own code on a card that a CPU emulates",
-    Verification.UNTESTED: "this project has never run the plugin and relies on its release notes and source text",
+    PairVerification.EMULATED: "this project's tests run the plugin's own code on a card that a CPU emulates",
+    PairVerification.UNTESTED: "this project has never run the plugin and relies on its release notes and source text",
 }
 
 
@@ -34,7 +34,7 @@ class ReleasePair:
     plugin: str
     gaudi_software: str
     torch: str
-    proof: Verification
+    proof: PairVerification
     tiles_queries: bool
     caches_states: bool
 
@@ -56,7 +56,7 @@ PAIRS = (
         plugin="0.26.0",
         gaudi_software="1.24.1",
         torch="2.11.0",
-        proof=Verification.EMULATED,
+        proof=PairVerification.EMULATED,
         tiles_queries=False,
         caches_states=False,
     ),
@@ -65,7 +65,7 @@ PAIRS = (
         plugin="0.30.0",
         gaudi_software="1.24.2",
         torch="2.13.0",
-        proof=Verification.UNTESTED,
+        proof=PairVerification.UNTESTED,
         tiles_queries=True,
         caches_states=True,
     ),

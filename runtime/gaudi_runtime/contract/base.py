@@ -22,6 +22,6 @@ class TolerantModel(WireModel):
     model_config = ConfigDict(extra="ignore")
 
 
-def spec_spelling(word: str) -> str:
+def capitalize_contract_word(word: str) -> str:
     """Return a word of the contract's JSON with a capital letter, as in the spec of a Kubernetes resource."""
     return word[:1].upper() + word[1:]

@@ -37,7 +37,7 @@ class ValueRange(WireModel):
     max: RangeValue | None = Field(None, description="Largest value of the range.")
 
 
-class RangeSettings(ValueRange):
+class BucketingRangeSettings(ValueRange):
     """The contract's range of one dimension, with the limits of strategy `PaddingAware`."""
 
     pad_max: RangeValue | None = Field(None, description="Maximum padding in tokens, sequences or blocks.")
@@ -49,16 +49,20 @@ class RangeSettings(ValueRange):
 class PromptRanges(WireModel):
     """The contract's ranges of prompt (prefill) buckets: (batch size, query tokens, context blocks)."""
 
-    batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a prompt batch.")
-    query: RangeSettings = Field(RangeSettings(), description="New tokens per sequence.")
-    context: RangeSettings = Field(RangeSettings(), description="Cached context per sequence, in KV blocks.")
+    batch_size: BucketingRangeSettings = Field(BucketingRangeSettings(), description="Sequences in a prompt batch.")
+    query: BucketingRangeSettings = Field(BucketingRangeSettings(), description="New tokens per sequence.")
+    context: BucketingRangeSettings = Field(
+        BucketingRangeSettings(), description="Cached context per sequence, in KV blocks."
+    )
 
 
 class DecodeRanges(WireModel):
     """The contract's ranges of decode buckets: (batch size, 1, KV blocks of the whole batch)."""
 
-    batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a decode batch.")
-    blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
+    batch_size: BucketingRangeSettings = Field(BucketingRangeSettings(), description="Sequences in a decode batch.")
+    blocks: BucketingRangeSettings = Field(
+        BucketingRangeSettings(), description="KV blocks referenced by the whole batch."
+    )
 
 
 class OptimalSettings(WireModel):
@@ -96,7 +100,7 @@ class BucketPolicy(WireModel):
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
 
 
-class AttentionSlices(WireModel):
+class BucketingAttentionSlices(WireModel):
     """The slices in which fused attention processes prompts of a sliding-window model, as limits of bucketing."""
 
     tokens: Tokens = Field(1024, description="Number of tokens of a slice.")
@@ -118,7 +122,7 @@ class Limits(WireModel):
         False,
         description="Whether prompts reuse cached blocks, so that prompt buckets have a context dimension.",
     )
-    sliding_window_slices: AttentionSlices | None = Field(
+    sliding_window_slices: BucketingAttentionSlices | None = Field(
         None, description="Slices of fused attention: long prompts without context are then whole slices."
     )
     # The default is None instead of 0, because absent fields do not change the hash of a plan.

@@ -84,7 +84,7 @@ class QuantizationConfig(WireModel):
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
 
 
-class HubRepository(WireModel):
+class HubRepositoryConfig(WireModel):
     """The contract's configuration of a Hugging Face hub repository (docs/how-to/model-sources.md).
 
     The access token and the address of the hub are in the environment variables HF_TOKEN and HF_ENDPOINT, not in
@@ -100,7 +100,9 @@ class AdapterConfig(WireModel):
 
     name: AdapterName
     path: str = Field(description="Folder of the adapter inside the container, or the one it is fetched into.")
-    hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
+    hub: HubRepositoryConfig | None = Field(
+        None, description="The repository that is fetched into `path` before the load."
+    )
 
 
 class ItemsPerPrompt(WireModel):
@@ -118,7 +120,9 @@ class ModelConfig(WireModel):
     """The contract's configuration of the checkpoint: a folder with config.json, weights and a tokenizer."""
 
     path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
-    hub: HubRepository | None = Field(None, description="The repository that is fetched into `path` before the load.")
+    hub: HubRepositoryConfig | None = Field(
+        None, description="The repository that is fetched into `path` before the load."
+    )
     fetch_limit_bytes: Annotated[int, Field(ge=0)] | None = Field(
         None, description="The most bytes in `path`, if less is allowed than the disk has."
     )
@@ -215,7 +219,7 @@ class ServingConfig(WireModel):
     )
 
 
-class SharedRecipes(WireModel):
+class SharedRecipesConfig(WireModel):
     """The contract's configuration of a shared recipe volume, which is read at start and written after warm-up.
 
     See docs/how-to/recipe-cache.md.
@@ -252,7 +256,7 @@ class RuntimeConfig(WireModel):
     recipe_cache_dir: str | None = Field(
         None, description="Folder of compiled recipes and of the warm-up journal, which outlives the process."
     )
-    shared_recipes: SharedRecipes | None = Field(
+    shared_recipes: SharedRecipesConfig | None = Field(
         None, description="The volume where recipes outlive their pods; only with `recipe_cache_dir`."
     )
 

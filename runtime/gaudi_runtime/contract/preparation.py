@@ -35,7 +35,7 @@ def preparation_of(mode: ExecutionMode, *, captures: bool) -> Preparation:
     return Preparation.EXECUTION if mode is ExecutionMode.TORCH_COMPILE else Preparation.CAPTURE
 
 
-class SkipCause(StrEnum):
+class PreparationSkipCause(StrEnum):
     """The cause of a skipped bucket in the contract's report. Capture ends in spite of the first two causes."""
 
     LIMIT = "Limit"

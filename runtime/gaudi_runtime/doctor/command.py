@@ -7,8 +7,8 @@ from dataclasses import asdict
 import typer
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.checks import CheckResult, installed_engines, is_healthy, run_checks
-from gaudi_runtime.doctor.probes import collect_facts
+from gaudi_runtime.doctor.checks import DoctorCheckResult, engines_to_check, no_check_failed, run_doctor_checks
+from gaudi_runtime.doctor.probes import probe_facts
 
 
 def run_doctor(chosen: Collection[EngineName], *, as_json: bool, image_only: bool) -> int:
@@ -16,28 +16,28 @@ def run_doctor(chosen: Collection[EngineName], *, as_json: bool, image_only: boo
 
     If `chosen` is empty, all installed engines are checked.
     """
-    facts = collect_facts(chosen, image_only=image_only)
-    engines = frozenset(chosen) or installed_engines(facts.image)
-    rows = run_checks(facts, engines)
-    typer.echo(render_json(rows, engines) if as_json else render_table(rows, engines))
-    return 0 if is_healthy(rows) else 1
+    facts = probe_facts(chosen, image_only=image_only)
+    engines = frozenset(chosen) or engines_to_check(facts.image)
+    rows = run_doctor_checks(facts, engines)
+    typer.echo(_render_json(rows, engines) if as_json else _render_table(rows, engines))
+    return 0 if no_check_failed(rows) else 1
 
 
-def render_table(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
+def _render_table(rows: Sequence[DoctorCheckResult], engines: frozenset[EngineName]) -> str:
     """Return the rows of the doctor as a table with advice, followed by the overall result."""
     lines = []
     for row in rows:
         lines.append(f"{row.state:8} {row.topic:20} {row.found}")
         lines += [f"{'':29} {row.advice}"] if row.advice else []
-    verdict = "all requirements are met." if is_healthy(rows) else "not all requirements are met."
+    verdict = "all requirements are met." if no_check_failed(rows) else "not all requirements are met."
     return "\n".join([*lines, f"Engine {', '.join(sorted(engines))}: {verdict}"])
 
 
-def render_json(rows: Sequence[CheckResult], engines: frozenset[EngineName]) -> str:
+def _render_json(rows: Sequence[DoctorCheckResult], engines: frozenset[EngineName]) -> str:
     """Return the doctor's result as JSON: `healthy`, `engines`, and `rows` with state, found, advice and neededBy."""
     json_rows = []
     for row in rows:
         fields = asdict(row)
         needed_by = sorted(fields.pop("needed_by"))
         json_rows.append({**fields, "neededBy": needed_by})
-    return json.dumps({"healthy": is_healthy(rows), "engines": sorted(engines), "rows": json_rows}, indent=2)
+    return json.dumps({"healthy": no_check_failed(rows), "engines": sorted(engines), "rows": json_rows}, indent=2)

@@ -6,7 +6,7 @@ from gaudi_runtime.doctor.gaudi_facts import GaudiFacts
 
 
 @dataclass(frozen=True)
-class Package:
+class PackageFacts:
     """A Python package: its version (empty if missing) and its import error (empty if the import succeeded)."""
 
     version: str = ""
@@ -21,8 +21,8 @@ class ImageFacts:
     `compiler` is the first line of `g++ --version`.
     """
 
-    torch: Package
-    vllm: Package
+    torch: PackageFacts
+    vllm: PackageFacts
     any_vllm: bool
     bridge: str
     plugin: str
@@ -49,7 +49,7 @@ class MachineFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class DoctorFacts:
     """The facts about the image and the machine. `machine` is None if only the image is checked."""
 
     image: ImageFacts

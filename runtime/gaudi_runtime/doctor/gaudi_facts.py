@@ -36,7 +36,7 @@ def read_gaudi_facts(run_tool: "RunCommand | None" = None, root: Path = Path("/"
 
     In a container, only hl-smi reports the ports, because the network devices are not visible there.
     """
-    run_tool = run_tool or run_command
+    run_tool = run_tool or run_gaudi_facts_command
     addresses = run_tool((TOOL, "-Q", "bus_id", "-f", "csv,noheader")).split()
     driver_versions = run_tool((TOOL, "-Q", "driver_version", "-f", "csv,noheader")).split()
     return GaudiFacts(
@@ -55,7 +55,7 @@ def _parse_card(address: str, output: str) -> Card:
     return Card(address, tuple(sorted(states)), tuple(sorted(port for port, state in states.items() if state != "UP")))
 
 
-def run_command(command: Sequence[str]) -> str:
+def run_gaudi_facts_command(command: Sequence[str]) -> str:
     """Run a command and return its output; empty if the command is missing, fails or takes too long."""
     if shutil.which(command[0]) is None:
         return ""

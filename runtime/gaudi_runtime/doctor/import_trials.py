@@ -16,7 +16,7 @@ from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 TRIAL_SECONDS = 300
 
 
-def run_trial(command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
+def run_import_trial(command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
     """Run an import trial of the doctor; return its error (empty on success) and its result.
 
     The trial is killed if it has not ended after `timeout_seconds`.
@@ -38,7 +38,7 @@ def _error_line(process: "subprocess.CompletedProcess[str]") -> str:
     return (import_errors or lines[-1:] or [f"exit status {process.returncode}"])[0]
 
 
-def import_torch() -> dict[str, Any]:
+def _import_torch() -> dict[str, Any]:
     """Import torch and, if installed, the Gaudi bridge. Return the names of the cards."""
     # Import by name, as everywhere in this module: torch may be missing, and only the engines of the runtime may import
     # torch directly.
@@ -49,7 +49,7 @@ def import_torch() -> dict[str, Any]:
     return {"cards": []}
 
 
-def import_vllm() -> dict[str, Any]:
+def _import_vllm() -> dict[str, Any]:
     """Import vLLM's serving modules and kernels. Raises AttributeError if the kernels cannot be loaded."""
     for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
@@ -62,4 +62,4 @@ def import_vllm() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"torch": import_torch, "vllm": import_vllm}[sys.argv[1]]()))  # noqa: T201 - the answer
+    print(json.dumps({"torch": _import_torch, "vllm": _import_vllm}[sys.argv[1]]()))  # noqa: T201 - the answer

@@ -13,7 +13,7 @@ from typing import Any
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import import_trials
-from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.facts import DoctorFacts, ImageFacts, MachineFacts, PackageFacts
 from gaudi_runtime.doctor.gaudi_facts import read_gaudi_facts
 from gaudi_runtime.engines.vllm.versions import (
     allows_any_release,
@@ -21,12 +21,12 @@ from gaudi_runtime.engines.vllm.versions import (
     installed_release,
     installed_version,
 )
-from gaudi_runtime.process.cgroup import usable_cores, usable_memory
+from gaudi_runtime.process.cgroup import usable_cgroup_memory, usable_cores
 
 _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 
 
-def collect_facts(chosen: Collection[EngineName], *, image_only: bool) -> Facts:
+def probe_facts(chosen: Collection[EngineName], *, image_only: bool) -> DoctorFacts:
     """Run the doctor's probes and return their facts. With `image_only`, the machine is not probed.
 
     The packages of the `chosen` engines are imported. If `chosen` is empty, the packages of all engines are imported.
@@ -45,12 +45,12 @@ def collect_facts(chosen: Collection[EngineName], *, image_only: bool) -> Facts:
         plugin=installed_plugin(),
         compiler=_probe_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
-        read_only=read_only_folders(os.environ),
+        read_only=probe_read_only_folders(os.environ),
     )
-    return Facts(image, None if image_only else _probe_machine(tuple(trial_result.get("cards", ()))))
+    return DoctorFacts(image, None if image_only else _probe_machine(tuple(trial_result.get("cards", ()))))
 
 
-def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
+def probe_read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the folders from variables that cannot be written or created, each as VARIABLE=folder."""
     folders = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
     folders.setdefault("TMPDIR", tempfile.gettempdir())
@@ -63,14 +63,14 @@ def _is_writable(folder: Path) -> bool:
     return existing_folder.is_dir() and os.access(existing_folder, os.W_OK | os.X_OK)
 
 
-def _probe_package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
+def _probe_package(version: str, trial: str, *, tried: bool) -> tuple[PackageFacts, dict[str, Any]]:
     """Return the package and the result of its import trial."""
     if not version or not tried:
-        return Package(version), {}
+        return PackageFacts(version), {}
     # Import the package in a separate process, because the import takes seconds, prints lines and may end with a
     # signal.
-    error, trial_result = import_trials.run_trial([sys.executable, "-m", import_trials.__name__, trial])
-    return Package(version, error), trial_result
+    error, trial_result = import_trials.run_import_trial([sys.executable, "-m", import_trials.__name__, trial])
+    return PackageFacts(version, error), trial_result
 
 
 def _probe_compiler() -> str:
@@ -88,7 +88,7 @@ def _probe_machine(cards: tuple[str, ...]) -> MachineFacts:
         cards=cards,
         instructions=_parse_instructions(Path("/proc/cpuinfo").read_text()),
         cores=usable_cores(),
-        memory=usable_memory(),
+        memory=usable_cgroup_memory(),
         shared_memory=shared_memory.f_blocks * shared_memory.f_frsize,
         locked_memory=None if soft_limit == resource.RLIM_INFINITY else soft_limit,
         gaudi=read_gaudi_facts(),

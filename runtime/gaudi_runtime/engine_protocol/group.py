@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gaudi_runtime.engine_protocol.engine import CanBeLost, Progress, RecipeKey
-from gaudi_runtime.engine_protocol.messages import Update, Verb
+from gaudi_runtime.engine_protocol.messages import MessageVerb, UpdateMessage
 
 
 class LeaderEndpoint(NamedTuple):
@@ -33,7 +33,7 @@ class OtherPods(Protocol):
     def wait_for_ranks(self, progress: Progress) -> None:
         """Wait until all pods have connected."""
 
-    def send_command(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
+    def send_command(self, verb: MessageVerb, *arguments: object) -> Mapping[int, Future[UpdateMessage]]:
         """Send one engine command to all ranks and return their answers as futures, by rank."""
 
 
@@ -53,7 +53,7 @@ class Rank(Protocol):
     def recipe_key(self) -> RecipeKey | None:
         """Return the key of compiled recipes, like Engine.recipe_key."""
 
-    def run_command(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
+    def run_command(self, verb: MessageVerb, arguments: Sequence[Any], progress: Progress) -> Any:
         """Run one command and return its answer as plain data. The method blocks and raises the engine's errors."""
 
 

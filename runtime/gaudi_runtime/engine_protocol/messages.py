@@ -17,7 +17,7 @@ CAPTURE_ERRORS = {"DeviceOutOfMemory": DeviceOutOfMemory, "GraphRefused": GraphR
 """The errors without a reason code, because they do not end a start."""
 
 
-class Verb(StrEnum):
+class MessageVerb(StrEnum):
     """A command that the leader sends to a rank. Each command is a method of an engine, in the order of start-up."""
 
     LOAD = "load"
@@ -33,7 +33,7 @@ class Verb(StrEnum):
     SERVE = "serve"
 
 
-class Hello(WireModel):
+class HelloMessage(WireModel):
     """The first message of a rank. `config` is the digest of its configuration and must equal the leader's."""
 
     rank: int = Field(ge=1)
@@ -43,20 +43,20 @@ class Hello(WireModel):
 class LeaderMessage(WireModel):
     """A message of the leader: a command, a farewell, the reason why a rank is rejected, or only a heartbeat."""
 
-    verb: Verb | None = None
+    verb: MessageVerb | None = None
     arguments: tuple[Any, ...] = ()
     farewell: bool = False
     refused: str | None = None
 
 
-class Failure(WireModel):
+class _Failure(WireModel):
     """The failure of a command on a rank. `reason` is a reason code from errors.py or a key of CAPTURE_ERRORS."""
 
     reason: str
     message: str
 
 
-class Update(WireModel):
+class UpdateMessage(WireModel):
     """A message of a rank: progress, a finished command, a stop, or only a heartbeat.
 
     `closing` and `stopping` show the signals that the rank's pod received. The whole group ends with this pod, so the
@@ -66,9 +66,9 @@ class Update(WireModel):
     moved: bool = False
     closing: bool = False
     stopping: bool = False
-    done: Verb | None = None
+    done: MessageVerb | None = None
     answer: Any = None
-    failure: Failure | None = None
+    failure: _Failure | None = None
 
 
 def encode_message(message: WireModel) -> bytes:
@@ -76,20 +76,20 @@ def encode_message(message: WireModel) -> bytes:
     return message.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
-def config_digest(config: RuntimeConfig) -> str:
+def message_config_digest(config: RuntimeConfig) -> str:
     """Return the SHA-256 of the configuration without the `serving` section, for a rank's first message."""
     return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
-def failure_from_error(error: Exception) -> Failure:
+def failure_message_from_error(error: Exception) -> _Failure:
     """Return an error as the failure in a message. The text of an error without a reason starts with its type."""
     name = type(error).__name__
     reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)
     message = str(error) if reason else f"{name}: {error}"
-    return Failure(reason=reason or "Crashed", message=message[:1024])
+    return _Failure(reason=reason or "Crashed", message=message[:1024])
 
 
-def raise_first_failure(updates: Mapping[int, Update]) -> None:
+def raise_first_failure_message(updates: Mapping[int, UpdateMessage]) -> None:
     """Raise the first failure in the messages of the ranks. The error names the rank."""
     for rank, update in sorted(updates.items()):
         if failure := update.failure:

@@ -16,10 +16,10 @@ def describe_host_cpu() -> str:
         text = CPUINFO.read_text()
     except OSError:
         text = ""
-    return describe_cpu(text, platform.machine())
+    return format_host_cpu(text, platform.machine())
 
 
-def describe_cpu(cpuinfo: str, architecture: str) -> str:
+def format_host_cpu(cpuinfo: str, architecture: str) -> str:
     """Return the architecture, the model and a digest of the instructions of the first processor in `cpuinfo`."""
     first_processor = cpuinfo.split("\n\n")[0].splitlines()
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first_processor)}
@@ -30,7 +30,7 @@ def describe_cpu(cpuinfo: str, architecture: str) -> str:
     return f"{architecture} {fields.get('model name', 'of unknown model')} {digest}"
 
 
-def thread_count(weight_bytes: int, cores: int) -> int:
+def host_cpu_thread_count(weight_bytes: int, cores: int) -> int:
     """Return the number of threads for a model, from 1 to `cores`."""
     # A decode step reads all weights once. In a small model, most threads would only wait for other threads. On shared
     # cores, waiting for a thread that has no core costs more time than the thread saves.

@@ -41,7 +41,7 @@ def disk_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) 
     load the checkpoint.
     """
     device = config.engine.device
-    model = checkpoint_fingerprint(config.model)
+    model = _checkpoint_fingerprint(config.model)
     if model is None or not (HPU_CACHE in os.environ if device == "hpu" else keeps_files):
         return None
     if device == "hpu":
@@ -51,7 +51,7 @@ def disk_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) 
     return recipe_key(config, software, f"{device} {describe_host_cpu()}", model)
 
 
-def checkpoint_fingerprint(model: ModelConfig) -> str | None:
+def _checkpoint_fingerprint(model: ModelConfig) -> str | None:
     """Return the SHA-256 of config.json, with repository and commit for a hub model; None if the file is missing."""
     folder = Path(model.path)
     try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.catalog.cards import Card, assume_rates
+from gaudi_runtime.catalog.cards import Card, assume_card_rates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, adjust_limits_to_layers, refused_settings
 from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS
@@ -88,7 +88,7 @@ def _forecast_phases(
         return {phase: PhaseForecast(phase, len(plan.buckets_of(phase))) for phase in BucketPhase}
     spread, card_rates = model_spread(inputs, shape) if shape else None, card.rates
     if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
-        card_rates = assume_rates(card_rates, "measured with HPU graphs")
+        card_rates = assume_card_rates(card_rates, "measured with HPU graphs")
     rates = {phase: phase_rates(card_rates, phase, shape, spread) for phase in BucketPhase}
     return phase_forecasts(inputs, plan, rates, memory)
 

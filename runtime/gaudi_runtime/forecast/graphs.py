@@ -11,10 +11,10 @@ from functools import lru_cache
 
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.catalog.cards import WarmupRates
+from gaudi_runtime.catalog.cards import CardWarmupRates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
 from gaudi_runtime.catalog.models.known import known_shape
-from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS, Spread, bytes_per_token
+from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS, RankSpread, rank_bytes_per_token
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs
@@ -41,7 +41,9 @@ class PhaseRates:
     bytes_per_weight: Figure
 
 
-def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: Spread | None) -> PhaseRates:
+def phase_rates(
+    rates: CardWarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: RankSpread | None
+) -> PhaseRates:
     """Return the rates for the graphs of one phase, scaled to the model.
 
     Without a model, the rates of the measured model are assumed.
@@ -66,18 +68,18 @@ def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None
 
 
 @lru_cache(maxsize=256)
-def _scale_factors(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[float, float]:
+def _scale_factors(measured_model: str, shape: ModelShape, spread: RankSpread) -> tuple[float, float]:
     """Return the scale factors of the seconds and of the graph bytes."""
     measured = known_shape(measured_model)
     if measured is None:
         raise LookupError(f"the rates were measured with {measured_model}, which is not among the known models")
     layer_ratio = -(-len(shape.layers) // spread.pipeline_stages) / len(measured.layers)
     # The bytes of a graph grow with the number of layers on a card and with the widest step of a layer.
-    token_bytes = bytes_per_token(shape, spread.tensor_ranks, spread.dtype_bytes)
-    return layer_ratio, layer_ratio * token_bytes / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
+    token_bytes = rank_bytes_per_token(shape, spread.tensor_ranks, spread.dtype_bytes)
+    return layer_ratio, layer_ratio * token_bytes / rank_bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
 
 
-def _widen_for_fp8(figure: Figure, shape: ModelShape | None, spread: Spread | None) -> Figure:
+def _widen_for_fp8(figure: Figure, shape: ModelShape | None, spread: RankSpread | None) -> Figure:
     """Return the figure with a higher upper bound for FP8, whose recipes take longer to compile."""
     method = (spread and spread.quantization) or (shape and shape.quantization)
     if not method or QUANTIZED_BITS[method] != FP8_BITS:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gaudi_runtime.catalog.models.config_json import DTYPE_BYTES
-from gaudi_runtime.catalog.models.rank_memory import Spread
+from gaudi_runtime.catalog.models.rank_memory import RankSpread
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
@@ -97,10 +97,10 @@ def _effective_mode(engine: EngineConfig) -> ExecutionMode:
     return ExecutionMode.HPU_GRAPHS if simulates_compile else engine.execution_mode
 
 
-def model_spread(inputs: ForecastInputs, shape: ModelShape) -> Spread:
+def model_spread(inputs: ForecastInputs, shape: ModelShape) -> RankSpread:
     """Return the distribution of the model over ranks in this deployment, and the number formats."""
     parallelism, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
-    return Spread(
+    return RankSpread(
         tensor_ranks=parallelism.tensor,
         pipeline_stages=parallelism.pipeline,
         dtype_bytes=dtype_bytes,

@@ -2,7 +2,7 @@
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
-from gaudi_runtime.catalog.models.rank_memory import StageMemory, stage_memory, workspace_bytes
+from gaudi_runtime.catalog.models.rank_memory import StageMemory, rank_workspace_bytes, stage_memory
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.forecast.inputs import ForecastInputs, model_spread
 from gaudi_runtime.forecast.result import MemoryForecast
@@ -23,7 +23,7 @@ def forecast_memory(inputs: ForecastInputs, shape: ModelShape, card_memory: Figu
     spread = model_spread(inputs, shape)
     # The profile run processes the largest prompt batch, and then samples a token for every sequence.
     sequences = max(inputs.limits.max_num_seqs, inputs.limits.max_num_prefill_seqs)
-    workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor_ranks, spread.dtype_bytes)
+    workspace = rank_workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor_ranks, spread.dtype_bytes)
 
     def stage_split(stage: StageMemory) -> DeviceMemorySplit:
         free_memory = max(0, int(card_memory.value) - stage.weight_bytes - workspace)

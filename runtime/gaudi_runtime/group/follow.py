@@ -11,15 +11,15 @@ from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engine_protocol.group import LeaderEndpoint, PodPart, Rank
 from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
-    Hello,
+    HelloMessage,
     LeaderMessage,
-    Update,
-    Verb,
-    config_digest,
-    failure_from_error,
+    MessageVerb,
+    UpdateMessage,
+    failure_message_from_error,
+    message_config_digest,
 )
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.peers import PACE, Pace, send_message
+from gaudi_runtime.group.peers import PACE, Pace, send_message_to_peer
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.children import measure_activity
 from gaudi_runtime.process.exit import exit_when_lost
@@ -30,14 +30,14 @@ from gaudi_runtime.report.report_board import ReportBoard
 log = logging.getLogger(__name__)
 
 PHASES = {
-    Verb.LOAD: Phase.LOADING,
-    Verb.PROFILE: Phase.PROFILING,
-    Verb.ALLOCATE: Phase.ALLOCATING,
-    Verb.WARM: Phase.COMPILING,
-    Verb.SAMPLER: Phase.SAMPLER,
-    Verb.DEFRAGMENTER: Phase.DEFRAGMENTER,
-    Verb.CAPTURE: Phase.CAPTURING,
-    Verb.SERVE: Phase.SERVING,
+    MessageVerb.LOAD: Phase.LOADING,
+    MessageVerb.PROFILE: Phase.PROFILING,
+    MessageVerb.ALLOCATE: Phase.ALLOCATING,
+    MessageVerb.WARM: Phase.COMPILING,
+    MessageVerb.SAMPLER: Phase.SAMPLER,
+    MessageVerb.DEFRAGMENTER: Phase.DEFRAGMENTER,
+    MessageVerb.CAPTURE: Phase.CAPTURING,
+    MessageVerb.SERVE: Phase.SERVING,
 }
 """The phase in the report of a rank while it runs a command; other commands do not change it."""
 
@@ -57,7 +57,7 @@ async def follow_leader(
     is lost, and Stopped if SIGTERM arrives before the leader is reachable.
     """
     reader, writer = await _connect_to_leader(topology, config.serving.group_port, board, signals, pace)
-    hello = Hello(rank=topology.rank, config=config_digest(config))
+    hello = HelloMessage(rank=topology.rank, config=message_config_digest(config))
     connection = _LeaderConnection(reader, writer, hello, board, signals, make_engine, pace, read_activity)
     connection_task = asyncio.ensure_future(connection.run())
     stop_task = asyncio.ensure_future(signals.stop.wait())
@@ -101,7 +101,7 @@ class _LeaderConnection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        hello: Hello,
+        hello: HelloMessage,
         board: ReportBoard,
         signals: Signals,
         make_engine: Callable[[], Rank | PodPart],
@@ -151,23 +151,23 @@ class _LeaderConnection:
             raise EngineLost(f"The connection to the leader of this group was lost: {error}.") from error
         raise EngineLost("The leader process of this group has ended.")
 
-    async def _run_command(self, verb: Verb, arguments: Sequence[Any]) -> None:
-        if verb in PHASES and verb is not Verb.SERVE:
+    async def _run_command(self, verb: MessageVerb, arguments: Sequence[Any]) -> None:
+        if verb in PHASES and verb is not MessageVerb.SERVE:
             self._board.update(phase=PHASES[verb])
         try:
             answer = await run_in_worker_thread(
-                lambda: run_engine_command(self._ensure_engine(), verb, arguments, self._report_progress)
+                lambda: run_command_of_leader(self._ensure_engine(), verb, arguments, self._report_progress)
             )
         except Exception as error:  # the leader decides, because its report is that of the group
             log.warning("%s failed: %s", verb, error, exc_info=error)
-            self._send(Update(done=verb, failure=failure_from_error(error)))
+            self._send(UpdateMessage(done=verb, failure=failure_message_from_error(error)))
             return
-        if verb is Verb.SERVE:
+        if verb is MessageVerb.SERVE:
             self._board.update(phase=PHASES[verb])
-        if verb is Verb.LOAD and isinstance(self._engine, PodPart):
+        if verb is MessageVerb.LOAD and isinstance(self._engine, PodPart):
             self._helper_tasks.append(asyncio.create_task(exit_when_lost(self._engine.wait_until_lost, self._board)))
         self._board.restart_stall_clock()
-        self._send(Update(done=verb, answer=answer))
+        self._send(UpdateMessage(done=verb, answer=answer))
 
     def _ensure_engine(self) -> Rank | PodPart:
         if self._engine is None:
@@ -177,14 +177,14 @@ class _LeaderConnection:
     def _report_progress(self) -> None:
         """Reset the stall timeout here and in the leader. This method is called from the worker thread."""
         self._board.restart_stall_clock()
-        self._loop.call_soon_threadsafe(self._send, Update(moved=True))
+        self._loop.call_soon_threadsafe(self._send, UpdateMessage(moved=True))
 
-    def _send(self, message: Hello | Update) -> None:
-        send_message(self._writer, message)
+    def _send(self, message: HelloMessage | UpdateMessage) -> None:
+        send_message_to_peer(self._writer, message)
 
     def send_signals(self) -> None:
         """Send a heartbeat with the state of the signals that this pod received."""
-        self._send(Update(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
+        self._send(UpdateMessage(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
 
     async def _send_heartbeats(self) -> None:
         # An engine's processes do not report progress while they start. Therefore any activity of these processes
@@ -198,10 +198,12 @@ class _LeaderConnection:
                 self._report_progress()
 
 
-def run_engine_command(engine: Rank | PodPart, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
+def run_command_of_leader(
+    engine: Rank | PodPart, verb: MessageVerb, arguments: Sequence[Any], progress: Progress
+) -> Any:
     """Run one engine command and return its answer as plain data. It blocks and raises the engine's errors."""
     if not isinstance(engine, PodPart):
         return engine.run_command(verb, arguments, progress)
     # If an engine spans several pods, each pod only starts its processes. The leader calls these processes directly for
     # all other commands.
-    return engine.join(LeaderEndpoint(*arguments), progress) if verb is Verb.LOAD else None
+    return engine.join(LeaderEndpoint(*arguments), progress) if verb is MessageVerb.LOAD else None

@@ -17,17 +17,17 @@ from gaudi_runtime.engine_protocol.engine import Engine, Progress
 from gaudi_runtime.engine_protocol.group import LeaderEndpoint, MultiPodEngine
 from gaudi_runtime.engine_protocol.messages import (
     MOST_LINE_BYTES,
-    Hello,
+    HelloMessage,
     LeaderMessage,
-    Update,
-    Verb,
-    config_digest,
+    MessageVerb,
+    UpdateMessage,
     encode_message,
-    raise_first_failure,
+    message_config_digest,
+    raise_first_failure_message,
 )
 from gaudi_runtime.errors import EngineLost, PortUnavailable
 from gaudi_runtime.group.topology import Topology
-from gaudi_runtime.process.exit import watch_for_loss
+from gaudi_runtime.process.exit import exit_on_loss
 from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.report.report_board import ReportBoard
 
@@ -58,7 +58,7 @@ PACE = Pace()
 
 
 @asynccontextmanager
-async def lead_group(
+async def lead_peers(
     config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make_engine: Make
 ) -> AsyncIterator[Make]:
     """Accept the ranks of a group while the block runs, and yield a `make_engine` for the engine of the whole group.
@@ -68,8 +68,8 @@ async def lead_group(
     if topology.size == 1:
         yield make_engine
         return
-    peers = Peers(topology, config.serving.group_port, config_digest(config), board, signals)
-    async with peers.accept_ranks(), watch_for_loss(peers.wait_until_lost, board):
+    peers = Peers(topology, config.serving.group_port, message_config_digest(config), board, signals)
+    async with peers.accept_ranks(), exit_on_loss(peers.wait_until_lost, board):
 
         def make_group_engine(config: RuntimeConfig) -> Engine:
             engine = make_engine(config)
@@ -79,7 +79,7 @@ async def lead_group(
         yield make_group_engine
 
 
-def send_message(writer: asyncio.StreamWriter, message: Hello | LeaderMessage | Update) -> None:
+def send_message_to_peer(writer: asyncio.StreamWriter, message: HelloMessage | LeaderMessage | UpdateMessage) -> None:
     """Send one message. A closed connection is ignored, because the reader of the connection detects it."""
     if not writer.is_closing():
         writer.write(encode_message(message))
@@ -104,11 +104,11 @@ class Peers:
         self._topology, self._port, self._config_digest = topology, port, digest
         self._board, self._signals, self._pace = board, signals, pace
         self._progress_reports = 0
-        self._start_answers: dict[int, Future[Update]] = {}
+        self._start_answers: dict[int, Future[UpdateMessage]] = {}
         self._loop = asyncio.get_running_loop()
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._all_joined = threading.Event()
-        self._pending_answers: dict[int, Future[Update]] = {}
+        self._pending_answers: dict[int, Future[UpdateMessage]] = {}
         self._loss: asyncio.Future[EngineLost] = self._loop.create_future()
 
     @asynccontextmanager
@@ -149,13 +149,15 @@ class Peers:
     def start(self, progress: Progress) -> LeaderEndpoint:
         """Wait for all ranks and send them the command to start, without waiting for the result. Thread-safe."""
         self.wait_for_ranks(progress)
-        endpoint = LeaderEndpoint(self.address(), free_port())
-        self._start_answers = self.send_command(Verb.LOAD, *endpoint)
+        endpoint = LeaderEndpoint(self.address(), _free_port())
+        self._start_answers = self.send_command(MessageVerb.LOAD, *endpoint)
         return endpoint
 
     def raise_if_failed(self) -> None:
         """Raise RankFailed if a pod could not start its processes, or EngineLost if a rank was lost."""
-        raise_first_failure({rank: answer.result() for rank, answer in self._start_answers.items() if answer.done()})
+        raise_first_failure_message(
+            {rank: answer.result() for rank, answer in self._start_answers.items() if answer.done()}
+        )
 
     def progress_count(self) -> int:
         """Return a counter that grows each time a rank reports progress."""
@@ -163,14 +165,14 @@ class Peers:
 
     def announce_serving(self) -> None:
         """Send the ranks the command to report that the replica serves, without waiting."""
-        self.send_command(Verb.SERVE)
+        self.send_command(MessageVerb.SERVE)
 
-    def send_command(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
+    def send_command(self, verb: MessageVerb, *arguments: object) -> "dict[int, Future[UpdateMessage]]":
         """Send a command to all ranks and return their answers as futures. Thread-safe.
 
         A future raises EngineLost if a rank is lost.
         """
-        answers: dict[int, Future[Update]] = {rank: Future() for rank in range(1, self._topology.size)}
+        answers: dict[int, Future[UpdateMessage]] = {rank: Future() for rank in range(1, self._topology.size)}
         self._loop.call_soon_threadsafe(self._send_all, LeaderMessage(verb=verb, arguments=arguments), answers)
         return answers
 
@@ -181,7 +183,7 @@ class Peers:
     async def _send_farewell(self) -> None:
         """Send a farewell and wait until the ranks close. Closing with unread data would discard the message."""
         for writer in self._writers.values():
-            send_message(writer, LeaderMessage(farewell=True))
+            send_message_to_peer(writer, LeaderMessage(farewell=True))
         closing_tasks = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pace.farewell_seconds):
@@ -195,12 +197,12 @@ class Peers:
         if self._board.report().warnings != warnings:
             self._board.update(warnings=warnings)
 
-    def _send_all(self, message: LeaderMessage, answers: "dict[int, Future[Update]]") -> None:
+    def _send_all(self, message: LeaderMessage, answers: "dict[int, Future[UpdateMessage]]") -> None:
         self._pending_answers = answers
         if self._loss.done():  # a rank may be lost between two commands
             self._fail_answers(self._loss.result())
         for writer in self._writers.values():
-            send_message(writer, message)
+            send_message_to_peer(writer, message)
 
     async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one connection from its first message to its end."""
@@ -222,19 +224,21 @@ class Peers:
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
         try:
-            hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), self._pace.silence_seconds))
+            hello = HelloMessage.model_validate_json(
+                await asyncio.wait_for(reader.readline(), self._pace.silence_seconds)
+            )
         except (ValidationError, ValueError, OSError, TimeoutError):
             return None
         reason = self._why_refused(hello, writer)
         if reason:
-            send_message(writer, LeaderMessage(refused=f"Rank {hello.rank} may not join this group: {reason}."))
+            send_message_to_peer(writer, LeaderMessage(refused=f"Rank {hello.rank} may not join this group: {reason}."))
             return None
         if self._all_joined.is_set():
             self._handle_lost_rank(hello.rank, "it has restarted")
             return None
         return hello.rank
 
-    def _why_refused(self, hello: Hello, writer: asyncio.StreamWriter) -> str | None:
+    def _why_refused(self, hello: HelloMessage, writer: asyncio.StreamWriter) -> str | None:
         if hello.config != self._config_digest:
             return "its configuration differs from the leader's configuration"
         if hello.rank >= self._topology.size:
@@ -250,7 +254,7 @@ class Peers:
         """Read the messages of a rank and return how the connection ended."""
         try:
             while line := await asyncio.wait_for(reader.readline(), self._pace.silence_seconds):
-                self._handle_update(rank, Update.model_validate_json(line))
+                self._handle_update(rank, UpdateMessage.model_validate_json(line))
         except TimeoutError:
             return f"it has sent nothing for {self._pace.silence_seconds:.0f} s"
         except (ValidationError, ValueError) as error:
@@ -259,7 +263,7 @@ class Peers:
             return f"its connection was lost: {error}"
         return "its process has ended"
 
-    def _handle_update(self, rank: int, update: Update) -> None:
+    def _handle_update(self, rank: int, update: UpdateMessage) -> None:
         if update.moved:
             self._progress_reports += 1
             self._board.restart_stall_clock()
@@ -291,7 +295,7 @@ class Peers:
     async def _send_heartbeats(self) -> None:
         while True:
             for writer in self._writers.values():
-                send_message(writer, LeaderMessage())
+                send_message_to_peer(writer, LeaderMessage())
             await asyncio.sleep(self._pace.heartbeat_seconds)
 
 
@@ -299,7 +303,7 @@ def _peer_host(writer: asyncio.StreamWriter) -> str:
     return str(writer.get_extra_info("peername")[0])
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a free port for connections of peers. Another process may still take the port before it is used."""
     with socket.create_server(("", 0)) as probe:
         return int(probe.getsockname()[1])

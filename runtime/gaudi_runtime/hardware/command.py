@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, ModelConfig,
 from gaudi_runtime.engines.vllm.versions import installed_version
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.report import HardwareReport
-from gaudi_runtime.hardware.trial import try_machine
+from gaudi_runtime.hardware.trial import run_machine_trial
 
 STDOUT = "-"
 MOST_BATCHED = 8192
@@ -26,19 +26,19 @@ def write_hardware_report(config: RuntimeConfig, output: str, folder: Path | Non
     by default in the folder for temporary files.
     """
     with tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as trial_folder:
-        report = asyncio.run(try_machine(config, Path(trial_folder), _print_step))
+        report = asyncio.run(run_machine_trial(config, Path(trial_folder), _print_step))
     report_json = report.model_dump_json(by_alias=True, exclude_none=True)
     if output == STDOUT:
         sys.stdout.write(f"{report_json}\n")
     else:
         Path(output).write_text(json.dumps(json.loads(report_json), indent=1) + "\n")
-    print_proofs(report)
+    print_command_result(report)
     if output != STDOUT:
         _print_step(f"Report: {output}")
     return 0 if report.has_passed else 1
 
 
-def trial_config(model: Path, tensor_ranks: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
+def command_trial_config(model: Path, tensor_ranks: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
     """Return the configuration of the vllm engine that the hardware trial uses for the checkpoint `model`.
 
     The device is `hpu` if the Gaudi software is installed. Plans have no gaps. Raises ConfigError if `model` contains
@@ -66,7 +66,7 @@ def trial_config(model: Path, tensor_ranks: int, max_model_len: int, max_num_seq
     )
 
 
-def print_proofs(report: HardwareReport) -> None:
+def print_command_result(report: HardwareReport) -> None:
     """Print the last lines of `gaudi-runtime hardware-report`: the proofs and their outcomes."""
     for proof in report.proofs:
         _print_step(f"{proof.outcome:9}  {proof.name}: {proof.evidence}")

@@ -16,7 +16,7 @@ import psutil
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import READYZ_PATH, WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from gaudi_runtime.hardware.report import InstanceStart, StartPoll
+from gaudi_runtime.hardware.report import ReportInstanceStart, ReportStartPoll
 
 POLL_SECONDS = 0.1
 """The interval between two polls of a starting instance. A gate that opens early for longer than this is noticed."""
@@ -64,7 +64,7 @@ class Instance:
                     process.kill()
         await self._process.wait()
 
-    async def wait_until_serving(self, notify: Callable[[str], None]) -> InstanceStart:
+    async def wait_until_serving(self, notify: Callable[[str], None]) -> ReportInstanceStart:
         """Poll the probes, the model port and the report until the instance serves. Return the facts of its start.
 
         `notify` is called with each new phase. Raises InstanceFailed.
@@ -90,13 +90,15 @@ class Instance:
                 if report.phase is Phase.SERVING and is_ready:
                     break
                 if (is_ready or is_open) and report.phase is not Phase.SERVING:
-                    early_polls.append(StartPoll(seconds=now - start, ready=is_ready, open=is_open, phase=report.phase))
+                    early_polls.append(
+                        ReportStartPoll(seconds=now - start, ready=is_ready, open=is_open, phase=report.phase)
+                    )
             if self._process.returncode is not None:
                 raise InstanceFailed(f"The process of the instance ended with exit code {self._process.returncode}.")
             last_poll_time = now
             await asyncio.sleep(POLL_SECONDS)
         del phase_seconds[Phase.SERVING]
-        return InstanceStart(
+        return ReportInstanceStart(
             name=self.name,
             strategy=self.config.bucketing.strategy,
             polls=poll_count,

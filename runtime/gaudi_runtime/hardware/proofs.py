@@ -4,32 +4,44 @@ from collections.abc import Callable
 
 from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, RECOMPILATION_SECONDS, CompileTimes
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
-from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
-from gaudi_runtime.hardware.report import HardwareReport, InstanceStart, Proof, ProofOutcome, TrialTraffic
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, WarmupReport
+from gaudi_runtime.hardware.report import (
+    HardwareReport,
+    ReportInstanceStart,
+    ReportProof,
+    ReportProofOutcome,
+    ReportTrialTraffic,
+)
 from gaudi_runtime.units import plural
 
 Verdict = tuple[bool | None, str]
 """True, false or None (not tried), and a sentence with the figures."""
 
 
-def evaluate_trial(facts: HardwareReport) -> tuple[Proof, ...]:
+def evaluate_proofs(facts: HardwareReport) -> tuple[ReportProof, ...]:
     """Return all proofs for the facts of a hardware trial, in the order of the trial."""
     return tuple(_proof(name, rule(facts)) for name, rule in RULES.items())
 
 
-def _proof(name: str, verdict: Verdict) -> Proof:
+def _proof(name: str, verdict: Verdict) -> ReportProof:
     proven, evidence = verdict
-    outcome = ProofOutcome.NOT_TRIED if proven is None else ProofOutcome.PROVEN if proven else ProofOutcome.DISPROVEN
-    return Proof(name=name, outcome=outcome, evidence=evidence)
+    outcome = (
+        ReportProofOutcome.NOT_TRIED
+        if proven is None
+        else ReportProofOutcome.PROVEN
+        if proven
+        else ReportProofOutcome.DISPROVEN
+    )
+    return ReportProof(name=name, outcome=outcome, evidence=evidence)
 
 
-def check_doctor(facts: HardwareReport) -> Verdict:
+def _check_doctor(facts: HardwareReport) -> Verdict:
     """Check that no row of the doctor failed."""
     failed_rows = [f"{row.topic}: {row.found}" for row in facts.doctor if row.state == "fail"]
     return not failed_rows, "; ".join(failed_rows) or f"{plural(len(facts.doctor), 'row')}, none failed."
 
 
-def check_gate(facts: HardwareReport) -> Verdict:
+def _check_gate(facts: HardwareReport) -> Verdict:
     """Check that no instance accepted traffic before all graphs were captured."""
     if not facts.starts:
         return None, "No instance started."
@@ -43,7 +55,7 @@ def check_gate(facts: HardwareReport) -> Verdict:
     return True, f"No instance was ready or open before phase Serving ({_format_start_count(facts)}, {polls} polls)."
 
 
-def check_graphs(facts: HardwareReport) -> Verdict:
+def _check_graphs(facts: HardwareReport) -> Verdict:
     """Check that every planned bucket is warm, and is either captured or reported as skipped."""
     if not facts.starts:
         return None, "No instance started."
@@ -67,11 +79,11 @@ def _format_counts(report: WarmupReport) -> str:
     return f"prompt {_format_progress(report.prompt)}, decode {_format_progress(report.decode)}{skipped_text}"
 
 
-def _format_progress(progress: PhaseProgress) -> str:
+def _format_progress(progress: PhaseProgressReport) -> str:
     return f"{progress.prepared}/{progress.planned}"
 
 
-def check_serving(facts: HardwareReport) -> Verdict:
+def _check_serving(facts: HardwareReport) -> Verdict:
     """Check that requests of every kind use only warm graphs, with each strategy."""
     served = [(start.name, start.traffic) for start in facts.starts if start.traffic]
     if not served:
@@ -82,7 +94,7 @@ def check_serving(facts: HardwareReport) -> Verdict:
     return outcome, " ".join(f"{name}: {figures}" for name, _, figures in verdicts)
 
 
-def _judge_traffic(traffic: TrialTraffic, config: RuntimeConfig) -> Verdict:
+def _judge_traffic(traffic: ReportTrialTraffic, config: RuntimeConfig) -> Verdict:
     report = traffic.report
     skipped_buckets = {(skipped.phase, skipped.bucket) for skipped in report.skipped}
     cold_batches = [batch for batch in report.cold_shapes if (batch.phase, batch.shape) not in skipped_buckets]
@@ -105,7 +117,7 @@ def _judge_traffic(traffic: TrialTraffic, config: RuntimeConfig) -> Verdict:
     return is_warm, f"{figures}."
 
 
-def check_compile_times(facts: HardwareReport) -> Verdict:
+def _check_compile_times(facts: HardwareReport) -> Verdict:
     """Check that only compiles of buckets in warm-up take longer than the recompilation threshold.
 
     Each bucket of the first start is a new size, so a bridge that counted no compile there cannot show recompilations.
@@ -144,7 +156,7 @@ def _count_short_compiles(times: CompileTimes) -> int:
     return sum(count for bound, count in bound_counts if bound <= RECOMPILATION_SECONDS)
 
 
-def check_recipes(facts: HardwareReport) -> Verdict:
+def _check_recipes(facts: HardwareReport) -> Verdict:
     """Check that a second start loads the recipes that the first start compiled."""
     if len(facts.starts) < 2:
         return None, "Only one instance started." if facts.starts else "No instance started."
@@ -158,11 +170,11 @@ def check_recipes(facts: HardwareReport) -> Verdict:
     return cached + second.report.skipped_total >= planned > 0, f"{cached} of {planned} buckets had a recipe. {times}."
 
 
-def _warmup_seconds(start: InstanceStart) -> float:
+def _warmup_seconds(start: ReportInstanceStart) -> float:
     return sum(start.phases.get(phase, 0.0) for phase in (Phase.COMPILING, Phase.SAMPLER, Phase.CAPTURING))
 
 
-def check_answers(facts: HardwareReport) -> Verdict:
+def _check_answers(facts: HardwareReport) -> Verdict:
     """Check that both instances give the same answers to greedy requests."""
     alike = facts.answers_alike
     if alike is None:
@@ -175,11 +187,11 @@ def _format_start_count(facts: HardwareReport) -> str:
 
 
 RULES: dict[str, Callable[[HardwareReport], Verdict]] = {
-    "machine": check_doctor,
-    "gate": check_gate,
-    "graphs": check_graphs,
-    "no cold shape, no recompile": check_serving,
-    "compile times": check_compile_times,
-    "recipes": check_recipes,
-    "answers": check_answers,
+    "machine": _check_doctor,
+    "gate": _check_gate,
+    "graphs": _check_graphs,
+    "no cold shape, no recompile": _check_serving,
+    "compile times": _check_compile_times,
+    "recipes": _check_recipes,
+    "answers": _check_answers,
 }

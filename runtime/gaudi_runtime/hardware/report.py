@@ -17,7 +17,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 
-class ProofOutcome(StrEnum):
+class ReportProofOutcome(StrEnum):
     """The outcome of a proof in the hardware report. NOT_TRIED: an earlier step failed, or the proof does not apply."""
 
     PROVEN = "Proven"
@@ -25,15 +25,15 @@ class ProofOutcome(StrEnum):
     NOT_TRIED = "NotTried"
 
 
-class Proof(TolerantModel):
+class ReportProof(TolerantModel):
     """A proof in the hardware report: a property that a card must have, and the values that decide the outcome."""
 
     name: str
-    outcome: ProofOutcome
+    outcome: ReportProofOutcome
     evidence: str
 
 
-class Finding(TolerantModel):
+class ReportFinding(TolerantModel):
     """A row of `gaudi-runtime doctor` in the hardware report."""
 
     topic: str
@@ -42,7 +42,7 @@ class Finding(TolerantModel):
     advice: str = ""
 
 
-class StartPoll(TolerantModel):
+class ReportStartPoll(TolerantModel):
     """One poll of a starting instance in the hardware report.
 
     The instance's report is read last in each poll. The readiness and the open port are compared with this report.
@@ -54,7 +54,7 @@ class StartPoll(TolerantModel):
     phase: Phase
 
 
-class TrialTraffic(TolerantModel):
+class ReportTrialTraffic(TolerantModel):
     """The traffic in the hardware report: requests of planned shapes, and the report of the instance after them.
 
     Times are in seconds.
@@ -75,19 +75,19 @@ class TrialTraffic(TolerantModel):
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-class InstanceStart(TolerantModel):
+class ReportInstanceStart(TolerantModel):
     """One start in the hardware report, from the start of the process to the first readiness, in seconds."""
 
     name: str
     strategy: Strategy
     polls: int = Field(description="How often probes, model port and report were polled.")
-    early: tuple[StartPoll, ...] = Field(
+    early: tuple[ReportStartPoll, ...] = Field(
         (), description="Polls in which the instance was ready or open before it served."
     )
     seconds: float
     phases: dict[Phase, float] = Field(default_factory=dict, description="The observed duration of each phase.")
     report: WarmupReport
-    traffic: TrialTraffic | None = Field(None, description="The requests to this instance.")
+    traffic: ReportTrialTraffic | None = Field(None, description="The requests to this instance.")
 
 
 class HardwareReport(TolerantModel):
@@ -99,17 +99,17 @@ class HardwareReport(TolerantModel):
     software: dict[str, str] = Field(description="Versions of what the image has, and of the machine.")
     pair: str = Field(description="The installed versions, and whether this runtime supports them.")
     cards: tuple[str, ...] = ()
-    doctor: tuple[Finding, ...] = ()
+    doctor: tuple[ReportFinding, ...] = ()
     config: RuntimeConfig
-    starts: tuple[InstanceStart, ...] = ()
+    starts: tuple[ReportInstanceStart, ...] = ()
     answers_alike: bool | None = Field(
         None, description="Whether two instances with the same plan give the same answers to greedy requests."
     )
     ended: str | None = Field(None, description="Why the trial ended early.")
     log: tuple[str, ...] = Field((), description="The last lines of the instance that failed.")
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[ReportProof, ...] = ()
 
     @property
     def has_passed(self) -> bool:
         """Whether no proof failed and all steps of the trial ran."""
-        return self.ended is None and all(proof.outcome is not ProofOutcome.DISPROVEN for proof in self.proofs)
+        return self.ended is None and all(proof.outcome is not ReportProofOutcome.DISPROVEN for proof in self.proofs)

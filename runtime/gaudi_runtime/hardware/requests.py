@@ -16,7 +16,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
-from gaudi_runtime.hardware.report import TrialTraffic
+from gaudi_runtime.hardware.report import ReportTrialTraffic
 
 ANSWER_TOKENS = 16
 MOST_LENGTHS = 24
@@ -45,7 +45,7 @@ SAMPLINGS: tuple[Sampling, ...] = (
 """The parameters of requests for each kind of sampling that warm-up prepares."""
 
 
-def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
+def planned_request_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
     """Return one prompt for each planned query length, so that the prompt fills the bucket of this length."""
     limits = config.limits
     max_prompt_tokens = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
@@ -63,7 +63,7 @@ def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> 
     return [_make_prompt(number, length) for number, length in enumerate(sorted(prompt_lengths))]
 
 
-def concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
+def request_concurrency_levels(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
     """Return the numbers of concurrent requests in a hardware trial: 1, 2, 4 and so on, limited by the KV cache."""
     longest_tokens = max(map(len, prompts), default=1) + ANSWER_TOKENS
     max_cached_prompts = kv_blocks // math.ceil(longest_tokens / config.limits.block_size)
@@ -76,7 +76,7 @@ def _make_prompt(number: int, length: int) -> Prompt:
 
 
 @dataclass
-class RequestTally:
+class _RequestTally:
     """The results of all requests of a hardware trial. Times are in seconds."""
 
     answered_count: int = 0
@@ -85,27 +85,27 @@ class RequestTally:
     first_token_seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def to_traffic(self, seconds: float, report: WarmupReport) -> TrialTraffic:
+    def to_traffic(self, seconds: float, report: WarmupReport) -> ReportTrialTraffic:
         """Return the results as Traffic, including the instance's report."""
-        return TrialTraffic(
+        return ReportTrialTraffic(
             requests=self.answered_count + len(self.failures),
             failures=tuple(self.failures[:20]),
             seconds=seconds,
             tokens=self.tokens,
-            first_token_p50=quantile(self.first_token_seconds, 0.5),
-            first_token_p99=quantile(self.first_token_seconds, 0.99),
+            first_token_p50=request_quantile(self.first_token_seconds, 0.5),
+            first_token_p99=request_quantile(self.first_token_seconds, 0.99),
             longest=self.longest_seconds,
             report=report,
         )
 
 
-def quantile(values: Iterable[float], share: float) -> float | None:
+def request_quantile(values: Iterable[float], share: float) -> float | None:
     """Return the smallest value that is at least as large as this share of all values; None without values."""
     sorted_values = sorted(values)
     return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)] if sorted_values else None
 
 
-class Client:
+class RequestClient:
     """A client for the requests of a hardware trial, with the container's API key."""
 
     def __init__(self, config: RuntimeConfig) -> None:
@@ -123,9 +123,9 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def send_rounds(self, url: str, prompts: Sequence[Prompt], levels: Iterable[int]) -> RequestTally:
+    async def send_rounds(self, url: str, prompts: Sequence[Prompt], levels: Iterable[int]) -> _RequestTally:
         """Send all prompts with each number of concurrent requests, and each kind of sampling in turn."""
-        tally, samplings = RequestTally(), cycle(self._samplings)
+        tally, samplings = _RequestTally(), cycle(self._samplings)
         for level in levels:
             count = max(len(prompts), len(self._samplings))
             for start in range(0, count, level):
@@ -139,7 +139,7 @@ class Client:
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
 
-    async def stream_completion(self, url: str, prompt: Prompt, sampling: Sampling, tally: RequestTally) -> None:
+    async def stream_completion(self, url: str, prompt: Prompt, sampling: Sampling, tally: _RequestTally) -> None:
         """Request a streamed completion and add its result to `tally`."""
         start_time, first_token_seconds, tokens, done = time.monotonic(), 0.0, 0, False
         try:

@@ -13,16 +13,16 @@ from platform import platform, python_version
 
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
-from gaudi_runtime.doctor.checks import run_checks as judge_machine
-from gaudi_runtime.doctor.facts import Facts
-from gaudi_runtime.doctor.probes import collect_facts
+from gaudi_runtime.doctor.checks import run_doctor_checks as judge_machine
+from gaudi_runtime.doctor.facts import DoctorFacts
+from gaudi_runtime.doctor.probes import probe_facts
 from gaudi_runtime.engines.recipe_key import HPU_CACHE
 from gaudi_runtime.engines.vllm.versions import installed_version, read_installed_releases
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.instance import Instance, InstanceFailed
-from gaudi_runtime.hardware.proofs import evaluate_trial
-from gaudi_runtime.hardware.report import Finding, HardwareReport, InstanceStart
-from gaudi_runtime.hardware.requests import Client, concurrency_levels, planned_prompts
+from gaudi_runtime.hardware.proofs import evaluate_proofs
+from gaudi_runtime.hardware.report import HardwareReport, ReportFinding, ReportInstanceStart
+from gaudi_runtime.hardware.requests import RequestClient, planned_request_prompts, request_concurrency_levels
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.units import plural
 
@@ -33,21 +33,21 @@ COMPARED = (Strategy.EXPONENTIAL, Strategy.OPTIMAL)
 SETTLED_SECONDS = 5.0
 """The time within which the counts of a worker's forwards reach the report."""
 
-CollectFacts = Callable[[EngineName], Facts]
+CollectFacts = Callable[[EngineName], DoctorFacts]
 Notify = Callable[[str], None]
 """Called with a text about each step."""
 
 
-def collect_doctor_facts(engine: EngineName) -> Facts:
+def _collect_doctor_facts(engine: EngineName) -> DoctorFacts:
     """Collect the facts for the doctor's checks in a hardware trial."""
-    return collect_facts((engine,), image_only=False)
+    return probe_facts((engine,), image_only=False)
 
 
-async def try_machine(
+async def run_machine_trial(
     config: RuntimeConfig,
     folder: Path,
     notify: Notify,
-    collect_facts: CollectFacts = collect_doctor_facts,
+    collect_facts: CollectFacts = _collect_doctor_facts,
     settle_seconds: float = SETTLED_SECONDS,
 ) -> HardwareReport:
     """Test this machine with a configuration and return the report with its proofs.
@@ -69,10 +69,10 @@ async def try_machine(
         report = trial.report.model_copy(update={"ended": str(error), "log": trial.last_log_lines()})
     else:
         report = trial.report
-    return report.model_copy(update={"proofs": evaluate_trial(report)})
+    return report.model_copy(update={"proofs": evaluate_proofs(report)})
 
 
-def _initial_report(config: RuntimeConfig, facts: Facts) -> HardwareReport:
+def _initial_report(config: RuntimeConfig, facts: DoctorFacts) -> HardwareReport:
     rows = judge_machine(facts, frozenset({config.engine.name}))
     releases = read_installed_releases(uses_cards=config.engine.device == "hpu")
     release_text = releases.why_refused() or f"{releases.description}, supported by this runtime."
@@ -82,7 +82,9 @@ def _initial_report(config: RuntimeConfig, facts: Facts) -> HardwareReport:
         software=_software_versions(),
         pair=release_text if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
         cards=facts.machine.cards if facts.machine else (),
-        doctor=tuple(Finding(topic=row.topic, state=row.state, found=row.found, advice=row.advice) for row in rows),
+        doctor=tuple(
+            ReportFinding(topic=row.topic, state=row.state, found=row.found, advice=row.advice) for row in rows
+        ),
         config=config,
     )
 
@@ -108,7 +110,7 @@ class _Trial:
 
     async def run(self) -> None:
         """Run all steps. Raises InstanceFailed."""
-        async with Client(self._config) as client:
+        async with RequestClient(self._config) as client:
             strategy = self._config.bucketing.strategy
             answers = await self._try_instance("first", strategy, client)
             # The second start uses the recipes of the first.
@@ -118,21 +120,21 @@ class _Trial:
                 if other is not strategy:
                     await self._try_instance(str(other), other, client)
 
-    async def _try_instance(self, name: str, strategy: Strategy, client: Client) -> list[str]:
+    async def _try_instance(self, name: str, strategy: Strategy, client: RequestClient) -> list[str]:
         """Start an instance, send all requests, and stop it. Return its answers to greedy requests."""
         async with self._make_instance(name, strategy) as instance:
             self._notify(f"Starting the {name} instance with strategy {strategy}")
             start = await instance.wait_until_serving(self._notify)
             self._add_to_report(starts=(*self.report.starts, start))
             blocks = start.report.memory.kv_blocks if start.report.memory else 0
-            prompts = planned_prompts(
+            prompts = planned_request_prompts(
                 make_plan(instance.config.bucketing, instance.config.limits, blocks), instance.config, blocks
             )
             if not prompts:
                 raise InstanceFailed(
                     "No planned prompt leaves room for an answer within the model length, so no request can be sent."
                 )
-            levels = concurrency_levels(instance.config, prompts, blocks)
+            levels = request_concurrency_levels(instance.config, prompts, blocks)
             self._notify(f"Sending {plural(len(prompts), 'prompt')}, at most {max(levels)} at the same time")
             began = time.monotonic()
             tally = await client.send_rounds(instance.model_url, prompts, levels)
@@ -153,5 +155,5 @@ class _Trial:
         self._last_instance = Instance(name, config, self._folder / name, variables)
         return self._last_instance
 
-    def _add_to_report(self, **facts: "tuple[InstanceStart, ...] | bool") -> None:
+    def _add_to_report(self, **facts: "tuple[ReportInstanceStart, ...] | bool") -> None:
         self.report = self.report.model_copy(update=facts)

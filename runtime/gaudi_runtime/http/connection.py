@@ -23,7 +23,7 @@ LEAST_CONNECTIONS = 1024
 
 
 @dataclass(frozen=True)
-class ServerLimits:
+class ConnectionLimits:
     """The limits of the connections of one port. Times are in seconds, sizes in bytes.
 
     `head_seconds` is the time from the start of a connection or a head to the end of the head. A body may take
@@ -44,7 +44,7 @@ class ServerLimits:
     linger_seconds: float = 1.0
 
 
-class RequestPart(Enum):
+class _RequestPart(Enum):
     """The part of a request that a connection waits for."""
 
     HEAD = "head"
@@ -55,7 +55,7 @@ class RequestPart(Enum):
 class Connection(HttpToolsProtocol):
     """A connection with limits. `connection_type` creates the subclass for uvicorn."""
 
-    limits: ServerLimits
+    limits: ConnectionLimits
 
     _unread_bytes = 0
     """Bytes received since the last complete head or part of a body."""
@@ -65,7 +65,7 @@ class Connection(HttpToolsProtocol):
     _in_head = _in_body = False
     _reject_reason = ""
     """The reason why this request is refused, although the parser accepts it."""
-    _awaited_part: RequestPart | None = None
+    _awaited_part: _RequestPart | None = None
     _part_since = 0.0
     _part_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -86,8 +86,8 @@ class Connection(HttpToolsProtocol):
         """Accept the connection even above the limit, because another connection may be closed instead."""
         super().connection_made(transport)
         self.idle_since = self.loop.time()
-        self._set_awaited_part(RequestPart.HEAD)
-        if not make_room(self.connections, self.limits.max_connections, self):
+        self._set_awaited_part(_RequestPart.HEAD)
+        if not make_room_for_connection(self.connections, self.limits.max_connections, self):
             self._close_with_error(503, "This server has too many connections. Try again later.")
 
     def evict(self) -> None:
@@ -215,18 +215,18 @@ class Connection(HttpToolsProtocol):
 
     def _update_part_timer(self) -> None:
         if self._in_body:
-            self._set_awaited_part(RequestPart.BODY if self.is_busy else RequestPart.REST)
+            self._set_awaited_part(_RequestPart.BODY if self.is_busy else _RequestPart.REST)
         elif self.is_busy:
             self._set_awaited_part(None)  # the head of the next request gets its own time later
-        elif self._awaited_part is RequestPart.REST and not self._in_head:
+        elif self._awaited_part is _RequestPart.REST and not self._in_head:
             self._set_awaited_part(None)
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
         else:
-            self._set_awaited_part(RequestPart.HEAD)
+            self._set_awaited_part(_RequestPart.HEAD)
 
-    def _set_awaited_part(self, part: RequestPart | None) -> None:
+    def _set_awaited_part(self, part: _RequestPart | None) -> None:
         if part is self._awaited_part:
             return
         if self._part_timer is not None:
@@ -237,18 +237,18 @@ class Connection(HttpToolsProtocol):
             self._unset_keepalive_if_required()
             self._part_timer = self.loop.call_at(self._part_deadline(part), self._on_part_timer)
 
-    def _part_deadline(self, part: RequestPart) -> float:
+    def _part_deadline(self, part: _RequestPart) -> float:
         limits = self.limits
-        if part is RequestPart.BODY:
+        if part is _RequestPart.BODY:
             return self._part_since + limits.body_seconds + self._body_bytes / limits.body_rate
-        return self._part_since + (limits.head_seconds if part is RequestPart.HEAD else limits.discard_seconds)
+        return self._part_since + (limits.head_seconds if part is _RequestPart.HEAD else limits.discard_seconds)
 
     def _on_part_timer(self) -> None:
         part = self._awaited_part
         assert part is not None  # noqa: S101 - the timer is cancelled together with it
         if (deadline := self._part_deadline(part)) > self.loop.time():
             self._part_timer = self.loop.call_at(deadline, self._on_part_timer)
-        elif part is RequestPart.BODY:
+        elif part is _RequestPart.BODY:
             self._close_with_error(408, "The body of this request arrived too slowly.")
         else:
             self._drop()
@@ -275,12 +275,12 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-def connection_type(limits: ServerLimits) -> type[Connection]:
+def connection_type(limits: ConnectionLimits) -> type[Connection]:
     """Return the class of connections with these limits."""
     return type("Connection", (Connection,), {"limits": limits})
 
 
-class Evictable(Protocol):
+class _Evictable(Protocol):
     """A connection of a port. `idle_since` is a time of the event loop's clock."""
 
     idle_since: float
@@ -306,9 +306,9 @@ def connection_limit(config: RuntimeConfig) -> int:
     return max(LEAST_CONNECTIONS, 4 * config.places)
 
 
-def make_room(connections: Connections, max_connections: int, new_connection: Evictable) -> bool:
+def make_room_for_connection(connections: Connections, max_connections: int, new_connection: _Evictable) -> bool:
     """Close a connection if there are more than `max_connections`. Return True if `new_connection` stays open."""
-    evicted_connection = choose_eviction(connections) if len(connections) > max_connections else None
+    evicted_connection = _choose_eviction(connections) if len(connections) > max_connections else None
     if evicted_connection is new_connection:
         return False
     if evicted_connection is not None:
@@ -316,7 +316,7 @@ def make_room(connections: Connections, max_connections: int, new_connection: Ev
     return True
 
 
-def choose_eviction(connections: Iterable[Evictable]) -> Evictable | None:
+def _choose_eviction(connections: Iterable[_Evictable]) -> _Evictable | None:
     """Return the connection to close if there are too many.
 
     The result is the longest idle connection of the address with the most connections. A connection with an unfinished

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from uvicorn.protocols.utils import get_remote_addr
 
-from gaudi_runtime.http.connection import Connection, Connections, ServerLimits, make_room
+from gaudi_runtime.http.connection import Connection, ConnectionLimits, Connections, make_room_for_connection
 
 SHUTDOWN_SECONDS = 1.0
 """The time that a client has to answer the end of TLS."""
@@ -32,7 +32,7 @@ class Handshake(asyncio.Protocol):
     def __init__(
         self,
         context: ssl.SSLContext,
-        limits: ServerLimits,
+        limits: ConnectionLimits,
         connections: Connections,
         connection: Callable[[], Connection],
     ) -> None:
@@ -48,7 +48,7 @@ class Handshake(asyncio.Protocol):
         client = get_remote_addr(transport)
         self.address = client[0] if client else ""
         self._connections.add(self)
-        if make_room(self._connections, self._limits.max_connections, self):
+        if make_room_for_connection(self._connections, self._limits.max_connections, self):
             self._handshake_task = loop.create_task(self._shake_hands(loop))
         else:
             self.evict()

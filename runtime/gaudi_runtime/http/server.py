@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.errors import PortUnavailable
 from gaudi_runtime.http.certificate import Certificate
-from gaudi_runtime.http.connection import Connection, ServerLimits, connection_type
+from gaudi_runtime.http.connection import Connection, ConnectionLimits, connection_type
 from gaudi_runtime.http.handshake import Handshake
 
 TICK_SECONDS = 1.0
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, limits: ServerLimits, certificate: Certificate | None) -> None:
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits, certificate: Certificate | None) -> None:
         super().__init__(config)
         self._limits, self._certificate = limits, certificate
         self.stop = asyncio.Event()
@@ -66,7 +66,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self.stop.wait(), TICK_SECONDS)
 
 
-def bind(port: int) -> socket.socket:
+def bind_server_socket(port: int) -> socket.socket:
     """Return a listening socket for all IPv4 and IPv6 addresses. Raises PortUnavailable."""
     dual_stack = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual_stack else socket.AF_INET
@@ -86,7 +86,7 @@ def bind(port: int) -> socket.socket:
 async def http_server(
     app: ASGIApp,
     port: int,
-    limits: ServerLimits,
+    limits: ConnectionLimits,
     headers: Sequence[tuple[str, str]] = (),
     certificate: Certificate | None = None,
 ) -> AsyncIterator[None]:
@@ -95,7 +95,7 @@ async def http_server(
     Every answer has `headers`. With a `certificate`, only TLS connections are accepted. Answers that take longer than
     `limits.drain_seconds` after the end of the block are aborted. Raises PortUnavailable.
     """
-    listener = bind(port)
+    listener = bind_server_socket(port)
     config = uvicorn.Config(
         app,
         ws="none",
@@ -117,7 +117,7 @@ async def http_server(
         await server_task
 
 
-def get_route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
+def get_server_route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
     """Return a route that answers only GET requests."""
     route = Route(path, handler, methods=["GET"])
     route.methods = {"GET"}  # Starlette also adds HEAD

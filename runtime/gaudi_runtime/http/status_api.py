@@ -26,15 +26,15 @@ from gaudi_runtime.contract.ports import (
     WARMUP_PATH,
 )
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.connection import ConnectionLimits
 from gaudi_runtime.http.metrics import MetricSources
-from gaudi_runtime.http.server import cancel_on_disconnect, get_route
-from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
+from gaudi_runtime.http.server import cancel_on_disconnect, get_server_route
+from gaudi_runtime.report.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyReportWaiters
 from gaudi_runtime.traffic.histogram import format_traffic
 
 # The timeouts are short, because clients of this port repeat their requests. So a pod that ends does not wait for these
 # clients.
-STATUS_LIMITS = ServerLimits(
+STATUS_LIMITS = ConnectionLimits(
     header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, max_connections=128, linger_seconds=0
 )
 
@@ -45,7 +45,7 @@ PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 TRAFFIC_HEAD = "# Shapes since this instance began to serve: phase, batch size, query tokens, KV blocks, batches\n"
 
 
-class WarmupQuery(BaseModel):
+class _WarmupQuery(BaseModel):
     """A long-poll of the status port. It waits up to `wait` seconds for a report with a sequence above `after`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -71,12 +71,12 @@ class StatusPort:
     async def warmup(self, request: Request) -> Response:
         """Answer with the report, immediately or after the next change."""
         try:
-            poll = WarmupQuery.model_validate(dict(request.query_params))
+            poll = _WarmupQuery.model_validate(dict(request.query_params))
             report = await cancel_on_disconnect(request, self._board.wait_for_update(poll.after, poll.wait))
         except ValidationError as error:
             details = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
             return JSONResponse({"detail": details}, 422)
-        except TooManyWaiters:
+        except TooManyReportWaiters:
             sentence = "Too many clients wait for this report. Send the request without wait."
             return JSONResponse({"detail": sentence}, 429, {"Retry-After": "1"})
         return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
@@ -122,13 +122,13 @@ def status_app(
     status_port = StatusPort(board, sources, registry, stall_timeout, is_closing)
     return Starlette(
         routes=[
-            get_route(WARMUP_PATH, status_port.warmup),
-            get_route(LIVEZ_PATH, status_port.livez),
-            get_route(READYZ_PATH, status_port.readyz),
-            get_route(METRICS_PATH, status_port.metrics),
-            get_route(TRAFFIC_PATH, status_port.traffic),
-            get_route(BUCKETS_PATH, status_port.buckets),
-            get_route(PAGE_PATH, status_port.page),
+            get_server_route(WARMUP_PATH, status_port.warmup),
+            get_server_route(LIVEZ_PATH, status_port.livez),
+            get_server_route(READYZ_PATH, status_port.readyz),
+            get_server_route(METRICS_PATH, status_port.metrics),
+            get_server_route(TRAFFIC_PATH, status_port.traffic),
+            get_server_route(BUCKETS_PATH, status_port.buckets),
+            get_server_route(PAGE_PATH, status_port.page),
         ]
     )
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from gaudi_runtime.buckets.attention_bias import (
     MOST_PLANE_BYTES,
-    FusedAttention,
-    largest_unindexable,
-    most_indexable_tokens,
-    plane_bytes,
+    FusedAttentionBias,
+    bias_plane_bytes,
+    largest_unindexable_bias,
+    most_tokens_with_indexable_bias,
 )
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.release_pairs import PAIRS
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import Dtype, EngineName, RuntimeConfig
 from gaudi_runtime.knobs.fields import SLICED
@@ -28,13 +28,13 @@ FUSED, FLEX = "VLLM_PROMPT_USE_FUSEDSDPA", "VLLM_PROMPT_USE_FLEX_ATTENTION"
 _SLICED_FROM = 8192
 
 
-def uses_slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
+def attention_uses_slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
     """Return whether the plugin computes attention with long contexts in slices under these settings."""
     disabled = any(variables.get(name, "").lower() in NO for name in (SLICING, FUSED))
     return strategy is Strategy.PADDING_AWARE and not disabled
 
 
-def slicing_threshold(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
+def attention_slicing_threshold(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
     """Return the number of tokens (context and query) from which attention is computed in slices."""
     value = variables.get(SLICES_FROM, "")
     # Use the default if the value is not a number. Another check rejects such a value, and the plugin rejects it during
@@ -44,7 +44,7 @@ def slicing_threshold(variables: Mapping[str, str], max_num_batched_tokens: int)
 
 def fused_attention(
     config: RuntimeConfig, variables: Mapping[str, str], *, can_tile: bool = True
-) -> FusedAttention | None:
+) -> FusedAttentionBias | None:
     """Return how the fused kernel computes attention with a context; None if every bias fits.
 
     `variables` are pod variables that engine.settings does not set. `can_tile` says whether the plugin's release can
@@ -57,10 +57,10 @@ def fused_attention(
         return None
     if can_tile and settings.get(TILING, "").lower() in YES:
         return None
-    is_sliced = uses_slices(settings, config.bucketing.strategy) and not _uses_inc_attention(config)
-    return FusedAttention(
+    is_sliced = attention_uses_slices(settings, config.bucketing.strategy) and not _uses_inc_attention(config)
+    return FusedAttentionBias(
         element_bytes=4 if config.model.dtype is Dtype.FLOAT32 else 2,
-        sliced_from=slicing_threshold(settings, config.limits.max_num_batched_tokens) if is_sliced else None,
+        sliced_from=attention_slicing_threshold(settings, config.limits.max_num_batched_tokens) if is_sliced else None,
     )
 
 
@@ -71,19 +71,24 @@ def _uses_inc_attention(config: RuntimeConfig) -> bool:
 
 
 def why_attention_impossible(
-    prompt_buckets: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, field_prefix: str = ""
+    prompt_buckets: Iterable[Bucket],
+    config: RuntimeConfig,
+    attention: FusedAttentionBias | None,
+    field_prefix: str = "",
 ) -> str | None:
     """Return why the attention kernel cannot run the plan's prompt buckets, without a full stop; else None."""
-    bucket = largest_unindexable(prompt_buckets, config.limits.block_size, attention)
-    return why_not_indexable(bucket, config, attention, field_prefix) if attention and bucket else None
+    bucket = largest_unindexable_bias(prompt_buckets, config.limits.block_size, attention)
+    return _why_not_indexable(bucket, config, attention, field_prefix) if attention and bucket else None
 
 
-def why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, field_prefix: str = "") -> str:
+def _why_not_indexable(
+    bucket: Bucket, config: RuntimeConfig, attention: FusedAttentionBias, field_prefix: str = ""
+) -> str:
     """Return why the attention kernel cannot index a bucket, and which settings help, without a full stop.
 
     `field_prefix` is the prefix of field names, for example "spec." for a GaudiInference.
     """
-    bias_bytes = plane_bytes(bucket, config.limits.block_size, attention)
+    bias_bytes = bias_plane_bytes(bucket, config.limits.block_size, attention)
     return (
         f"prompt bucket {tuple(bucket)} has an attention bias of {bias_bytes} bytes for each prompt. With "
         f"{MOST_PLANE_BYTES} or more bytes, the fused attention kernel returns NaN without an error (measured on "
@@ -92,17 +97,17 @@ def why_not_indexable(bucket: Bucket, config: RuntimeConfig, attention: FusedAtt
     )
 
 
-def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, field_prefix: str) -> list[str]:
+def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttentionBias, field_prefix: str) -> list[str]:
     strategy, engine_field = config.bucketing.strategy, f"{field_prefix}engine"
     has_context = bucket.num_blocks > 0
-    max_tokens = most_indexable_tokens(config.limits, attention)
+    max_tokens = most_tokens_with_indexable_bias(config.limits, attention)
     remedies = []
     if max_tokens:
         split_remedy = "" if config.engine.chunked_prefill else f"set {engine_field}.chunkedPrefill to true and "
         file_remedy = f" and remove the bucket from {field_prefix}bucketing.file" if strategy is Strategy.FILE else ""
         remedies.append(f"{split_remedy}lower {engine_field}.maxNumBatchedTokens to {max_tokens}{file_remedy}")
     if has_context and strategy is not Strategy.PADDING_AWARE and not _uses_inc_attention(config):
-        strategy_name = spec_spelling(Strategy.PADDING_AWARE)
+        strategy_name = capitalize_contract_word(Strategy.PADDING_AWARE)
         remedies.append(f"set {field_prefix}bucketing.strategy to {strategy_name}, which computes attention in slices")
     if not has_context:
         remedies.append(

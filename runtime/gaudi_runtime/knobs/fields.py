@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import BucketingAttentionSlices, BucketingRangeSettings, BucketPolicy, Strategy
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, QuantizationMethod, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
-from gaudi_runtime.knobs.table import Knob, KnobType, knobs, to_engine_value
+from gaudi_runtime.knobs.table import Knob, KnobType, knobs, to_engine_value_of_knob
 
 SLICED = "PT_HPU_SDPA_QKV_SLICE_MODE_FWD"
 _SLICES = "limits.slidingWindowSlices"
@@ -48,7 +48,7 @@ SETTING_FIELDS = {
 SLICE_SETTINGS = tuple(name for name, (section, _) in SETTING_FIELDS.items() if section == _SLICES)
 
 
-class SplitSettings(NamedTuple):
+class FieldSettings(NamedTuple):
     """The entries of engine.settings, by the place where a RuntimeConfig has them; those of bucketing by range."""
 
     limits: dict[str, Any]
@@ -58,11 +58,12 @@ class SplitSettings(NamedTuple):
     sim_script: dict[str, str]
 
 
-def split_settings(settings: Mapping[str, str], *, is_simulated: bool = False) -> SplitSettings:
-    """Return the entries of engine.settings by their place. Wrong values are left out, because check.py reports them.
+def split_settings_by_field(settings: Mapping[str, str], *, is_simulated: bool = False) -> FieldSettings:
+    """Return the entries of engine.settings by their place.
 
-    The settings of slices have no effect without SLICED. With `is_simulated`, names that begin with a lower-case letter
-    are the script of the sim engine. No knob has such a name.
+    Wrong values are left out, because setting_errors.py reports them. The settings of slices have no effect without
+    SLICED. With `is_simulated`, names that begin with a lower-case letter are the script of the sim engine. No knob has
+    such a name.
     """
     sections: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name in settings.keys() & SETTING_FIELDS.keys():
@@ -72,17 +73,17 @@ def split_settings(settings: Mapping[str, str], *, is_simulated: bool = False) -
             sections[section][field] = value
     limits = sections["limits"]
     if limits.pop("sliding_window_slices", False):
-        limits["sliding_window_slices"] = AttentionSlices.model_validate(sections[_SLICES])
+        limits["sliding_window_slices"] = BucketingAttentionSlices.model_validate(sections[_SLICES])
     sim_script = {name: value for name, value in settings.items() if is_simulated and name[0].islower()}
     fields = sim_script.keys() | SETTING_FIELDS.keys()
     engine = {name: value for name, value in settings.items() if name not in fields}
     ranges = {place: sections[place] for place in _RANGES.values() if place in sections}
-    return SplitSettings(limits, sections["warmup"], ranges, engine, sim_script)
+    return FieldSettings(limits, sections["warmup"], ranges, engine, sim_script)
 
 
 def _typed_value(knob: Knob, value: str) -> Any:
     try:
-        word = to_engine_value(knob, value)
+        word = to_engine_value_of_knob(knob, value)
     except ValueError:
         return None
     match knob.type:
@@ -113,7 +114,7 @@ _STRATEGIES = {Strategy.EXPONENTIAL: "exp", Strategy.LINEAR: "lin", Strategy.PAD
 # The methods that vLLM names differently. On a card, the plugin has its own kernels for AWQ and GPTQ.
 _METHODS = {QuantizationMethod.MXFP4: "gpt_oss_mxfp4"}
 _METHODS_OF_PLUGIN = {**_METHODS, QuantizationMethod.AWQ: "awq_hpu", QuantizationMethod.GPTQ: "gptq_hpu"}
-_DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
+_DIMENSIONS: dict[str, Callable[[BucketPolicy], BucketingRangeSettings]] = {
     "PROMPT_BS": lambda policy: policy.prompt.batch_size,
     "PROMPT_QUERY": lambda policy: policy.prompt.query,
     "PROMPT_CTX": lambda policy: policy.prompt.context,

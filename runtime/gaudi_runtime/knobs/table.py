@@ -19,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
 
 
@@ -81,7 +81,7 @@ class KnobReader(StrEnum):
     LAUNCHER = "launcher"
 
 
-class PlanEffect(StrEnum):
+class KnobPlanEffect(StrEnum):
     """The column `plan` of the table of knobs: the effect of a knob on the bucket plan."""
 
     BUCKETS = "buckets"
@@ -114,7 +114,7 @@ class Knob:
     use: tuple[str, ...]
     reader: KnobReader | None
     needs: dict[str, tuple[str, ...]]
-    plan_effects: tuple[PlanEffect, ...]
+    plan_effects: tuple[KnobPlanEffect, ...]
     meaning: str
     sources: tuple[str, ...]
 
@@ -154,7 +154,7 @@ def _parse_row(row: dict[str, str]) -> Knob:
         use=tuple(row["use"].split()),
         reader=KnobReader(row["reader"]) if row["reader"] else None,
         needs=_parse_needs(row["needs"]),
-        plan_effects=tuple(map(PlanEffect, row["plan"].split())),
+        plan_effects=tuple(map(KnobPlanEffect, row["plan"].split())),
         meaning=row["meaning"],
         sources=tuple(row["sources"].split()),
     )
@@ -165,7 +165,7 @@ def _parse_needs(text: str) -> dict[str, tuple[str, ...]]:
     return {key: tuple(values.split(",")) for key, _, values in pairs}
 
 
-def active_readers(engine: EngineConfig) -> frozenset[KnobReader]:
+def active_knob_readers(engine: EngineConfig) -> frozenset[KnobReader]:
     """Return the programs that read knobs in a process of this engine; empty for the simulation."""
     if engine.name is EngineName.SIM:
         return frozenset()
@@ -176,21 +176,20 @@ def active_readers(engine: EngineConfig) -> frozenset[KnobReader]:
 _WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "device {}"}
 
 
-def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
+def unmet_knob_need(knob: Knob, config: RuntimeConfig) -> str | None:
     """Return why this configuration ignores the knob, by the column `needs`; None if it does not."""
     engine = config.engine
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
         if actual[key] not in needed:
-            return (
-                f"{_WHO[key].format(format_values(key, actual[key]))}: this setting needs {format_values(key, *needed)}"
-            )
+            who = _WHO[key].format(format_knob_values(key, actual[key]))
+            return f"{who}: this setting needs {format_knob_values(key, *needed)}"
     return None
 
 
-def format_values(key: str, *words: str) -> str:
+def format_knob_values(key: str, *words: str) -> str:
     """Return values of the column `needs` in the spelling of a GaudiInference, joined by "or"."""
-    return " or ".join(words if key == "device" else map(spec_spelling, words))
+    return " or ".join(words if key == "device" else map(capitalize_contract_word, words))
 
 
 YES = ("true", "t", "1", "yes", "y", "on")
@@ -200,15 +199,15 @@ FLAG = "flag"
 LARGEST = 2**63 - 1
 
 
-def to_engine_value(knob: Knob, value: str) -> str:
+def to_engine_value_of_knob(knob: Knob, value: str) -> str:
     """Convert a user's value of a knob to the word that the engine reads. Raises ValueError for an invalid value."""
     word = _READ[knob.type](knob, value)
     if word is None:
-        raise ValueError(describe_valid_values(knob))
+        raise ValueError(_describe_valid_values(knob))
     return word
 
 
-def describe_valid_values(knob: Knob) -> str:
+def _describe_valid_values(knob: Knob) -> str:
     """Return a description of the valid values of a knob, by its type and range."""
     match knob.type:
         case KnobType.BOOL:

@@ -17,14 +17,14 @@ MAX_LINE = 4096
 MAX_VALUE = 16_777_216
 
 
-class FileBucket(NamedTuple):
+class _FileBucket(NamedTuple):
     """A bucket of a bucket file, and its line number, counted from 1."""
 
     line_number: int
     bucket: Bucket
 
 
-def read_bucket_file(text: str) -> Iterator[FileBucket]:
+def read_bucket_file(text: str) -> Iterator[_FileBucket]:
     """Yield the buckets of a bucket file in file order. A query length of 1 makes a decode bucket.
 
     A line is a tuple of three elements. Each element is an integer, a list of integers, or range(start, stop[, step]).
@@ -47,7 +47,7 @@ def read_bucket_file(text: str) -> Iterator[FileBucket]:
         except ValueError as error:
             raise PlanImpossible(f"bucket file, line {line_number}: {error}: {line[:200]!r}") from error
         for batch_size, query_len, blocks in product(*elements):
-            yield FileBucket(line_number, Bucket(batch_size, query_len, blocks))
+            yield _FileBucket(line_number, Bucket(batch_size, query_len, blocks))
 
 
 def _parse_line(content: str) -> list[list[int]]:

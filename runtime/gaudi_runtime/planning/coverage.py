@@ -16,7 +16,11 @@ from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks, most_prompt_tokens
+from gaudi_runtime.buckets.kv_blocks import (
+    most_context_kv_blocks_for_query,
+    most_decode_blocks,
+    most_prompt_tokens_in_kv_blocks,
+)
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import plural
@@ -26,7 +30,7 @@ Stairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class _Level:
     """A level of bucket coverage: batch sizes from `low` to `high` that the same buckets hold.
 
     `stairs` is the staircase of these buckets.
@@ -42,7 +46,7 @@ class Level:
         return index > 0 and self.stairs[index - 1][1] >= blocks
 
 
-def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[Level]:
+def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[_Level]:
     """Yield the levels of bucket coverage, from `max_sequences` sequences down to 1.
 
     If no bucket of the plan holds `max_sequences` sequences, the first level has no buckets.
@@ -52,14 +56,14 @@ def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[L
     low_sizes = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
     if low_sizes[-1] <= max_sequences:
-        yield Level(low_sizes[-1], max_sequences, stairs)
+        yield _Level(low_sizes[-1], max_sequences, stairs)
     for low, (size, row) in zip(low_sizes[-2::-1], reversed(rows), strict=True):
         stairs = _merge_stairs(row, stairs)
         if low <= max_sequences:
-            yield Level(low, min(size, max_sequences), stairs)
+            yield _Level(low, min(size, max_sequences), stairs)
 
 
-def count_steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
+def count_coverage_steps(most_steps: int, levels: Iterable[_Level]) -> int:
     """Count the steps of all levels of a coverage. Counting stops above `most_steps`.
 
     The work of a search over the levels is proportional to the number of steps.
@@ -81,12 +85,12 @@ def _merge_stairs(row: Sequence[Bucket], larger: Stairs) -> Stairs:
     return tuple(stairs)
 
 
-def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
+def _inner_corners(levels: Iterable[_Level]) -> Iterator[tuple[_Level, Iterator[Bucket]]]:
     """Yield each level of a coverage with the smallest uncovered shapes of this level.
 
     If one dimension of such a shape is smaller by one, a bucket covers it. `levels` come from coverage_levels().
     """
-    level_above: Level | None = None
+    level_above: _Level | None = None
     for level in levels:
         if level_above is not None:
             yield level_above, _level_corners(level_above, level)
@@ -95,7 +99,7 @@ def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Buc
         yield level_above, _level_corners(level_above, None)
 
 
-def _level_corners(level: Level, level_below: Level | None) -> Iterator[Bucket]:
+def _level_corners(level: _Level, level_below: _Level | None) -> Iterator[Bucket]:
     """Yield each smallest uncovered shape of this level that the level below covers with one sequence fewer."""
     query_lens = (*(query_len + 1 for query_len, _ in level.stairs), 1)
     contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
@@ -109,7 +113,7 @@ MAX_GAPS = 20
 
 
 @dataclass(frozen=True)
-class Gap:
+class CoverageGap:
     """A range of admissible shapes without a bucket, from `first` to `last` inclusive."""
 
     first: Bucket
@@ -127,7 +131,7 @@ class PhaseCoverage:
     shapes: int
     missing: int
     gap_count: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[CoverageGap, ...]
 
     def describe_gaps(self) -> str | None:
         """Describe the uncovered shapes with the smallest example; None if every shape has a bucket."""
@@ -141,7 +145,7 @@ class PhaseCoverage:
         )
 
 
-class GapStarts:
+class _GapStarts:
     """A counter of the shapes at which gaps begin. It stores the smallest MAX_GAPS of these shapes."""
 
     def __init__(self) -> None:
@@ -170,9 +174,9 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     `buckets` are in plan order. Each prompt is counted as a batch of one, because an engine puts several prompts into
     one batch only if a bucket holds them.
     """
-    gap_starts = GapStarts()
+    gap_starts = _GapStarts()
     # There is only one level, because a bucket of any batch size holds a single prompt.
-    [(level, corners)] = inner_corners(coverage_levels(buckets, 1))
+    [(level, corners)] = _inner_corners(coverage_levels(buckets, 1))
     for corner in corners:
         if _is_admissible_prompt(corner, limits):
             gap_starts.add(corner)
@@ -186,15 +190,18 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
 
 
 def _is_admissible_prompt(shape: Bucket, limits: Limits) -> bool:
-    return shape.query_len <= limits.longest_query and shape.num_blocks <= most_context_for_query(
+    return shape.query_len <= limits.longest_query and shape.num_blocks <= most_context_kv_blocks_for_query(
         limits, shape.query_len
     )
 
 
-def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
+def _prompt_gap(first: Bucket, limits: Limits) -> CoverageGap:
     """Return the gap that begins at a corner. It ends at the longest query and the most context that fit the corner."""
-    max_query = most_prompt_tokens(limits) - first.num_blocks * limits.block_size
-    return Gap(first, Bucket(1, min(limits.longest_query, max_query), most_context_for_query(limits, first.query_len)))
+    max_query = most_prompt_tokens_in_kv_blocks(limits) - first.num_blocks * limits.block_size
+    return CoverageGap(
+        first,
+        Bucket(1, min(limits.longest_query, max_query), most_context_kv_blocks_for_query(limits, first.query_len)),
+    )
 
 
 def _count_missing_prompts(stairs: Stairs, limits: Limits) -> int:
@@ -203,14 +210,14 @@ def _count_missing_prompts(stairs: Stairs, limits: Limits) -> int:
     tops = [*(min(query, longest) for query, _ in ascending_stairs), longest]
     covered_blocks = [*(blocks for _, blocks in ascending_stairs), -1]
     return sum(
-        _count_queries_above(low, top, start + 1, most_context_for_query(limits, 1), limits)
+        _count_queries_above(low, top, start + 1, most_context_kv_blocks_for_query(limits, 1), limits)
         for low, top, start in zip([0, *tops], tops, covered_blocks, strict=False)
     )
 
 
 def _count_queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
     """Sum the queries above `query` that fit together with each context from `start` to `end`."""
-    max_tokens, block_size = most_prompt_tokens(limits), limits.block_size
+    max_tokens, block_size = most_prompt_tokens_in_kv_blocks(limits), limits.block_size
     if longest <= query:
         return 0
     end = min(end, (max_tokens - query - 1) // block_size)
@@ -228,7 +235,7 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     if limits.contiguous_paged_attention:
         return _contiguous_coverage(buckets, min(limits.max_num_seqs, kv_blocks), kv_blocks)
     shape_count = missing_count = 0
-    gap_starts = GapStarts()
+    gap_starts = _GapStarts()
     # Each staircase has one step, because each query has one token. So one pass handles all levels.
     for level in reversed(list(coverage_levels(buckets, limits.max_num_seqs))):
         covered_blocks = level.stairs[0][1] if level.stairs else 0
@@ -241,7 +248,7 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
                 gap_starts.add(Bucket(batch_size, 1, first_missing))
     max_sequences = min(limits.max_num_seqs, kv_blocks)
     last = Bucket(max_sequences, 1, most_decode_blocks(max_sequences, limits, kv_blocks))
-    gaps = tuple(Gap(first, last) for first in gap_starts.smallest)
+    gaps = tuple(CoverageGap(first, last) for first in gap_starts.smallest)
     return PhaseCoverage(BucketPhase.DECODE, shape_count, missing_count, gap_starts.gap_count, gaps)
 
 
@@ -256,7 +263,7 @@ def _contiguous_coverage(buckets: Sequence[Bucket], max_sequences: int, kv_block
         (size, max(bucket.num_blocks for bucket in row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))
     ]
     shape_count = missing_count = row_index = 0
-    gaps: list[Gap] = []
+    gaps: list[CoverageGap] = []
     previous_blocks: int | None = None
     for size in range(1, max_sequences + 1):
         # Sizes increase, so a row that is too small for this size is also too small for all later sizes.
@@ -268,9 +275,9 @@ def _contiguous_coverage(buckets: Sequence[Bucket], max_sequences: int, kv_block
         if covered_blocks >= kv_blocks:
             previous_blocks = None
         elif previous_blocks == covered_blocks:
-            gaps[-1] = Gap(gaps[-1].first, Bucket(size, 1, kv_blocks))
+            gaps[-1] = CoverageGap(gaps[-1].first, Bucket(size, 1, kv_blocks))
         else:
-            gaps.append(Gap(Bucket(size, 1, max(covered_blocks + 1, size)), Bucket(size, 1, kv_blocks)))
+            gaps.append(CoverageGap(Bucket(size, 1, max(covered_blocks + 1, size)), Bucket(size, 1, kv_blocks)))
             previous_blocks = covered_blocks
     return PhaseCoverage(BucketPhase.DECODE, shape_count, missing_count, len(gaps), tuple(gaps[:MAX_GAPS]))
 

@@ -24,7 +24,7 @@ PlanOrError = BucketPlan | tuple[str, ...]
 """A plan, or the arguments of PlanImpossible. The exception itself would keep the planner's memory alive."""
 
 
-class PlanCache:
+class KeptPlans:
     """A cache of plans that `make` creates, up to `max_bytes`. The least recently used plan is evicted first."""
 
     def __init__(self, max_bytes: int = MOST_BYTES, make: Callable[..., BucketPlan] = make_plan) -> None:
@@ -69,5 +69,5 @@ def _estimate_bytes(plan_or_error: PlanOrError, policy: BucketPolicy) -> int:
     return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * bucket_count
 
 
-kept_plan = PlanCache().get
+kept_plan = KeptPlans().get
 """Returns the plan of a policy for a device with `kv_blocks`, like make_plan(), from the cache."""

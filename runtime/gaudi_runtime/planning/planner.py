@@ -11,16 +11,21 @@ from math import prod
 from typing import NoReturn
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_plan import BucketPlan, DroppedBuckets, DropRule
-from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, clamp_blocks, most_context_blocks, most_context_for_query
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, PlanDroppedBuckets, PlanDropRule
+from gaudi_runtime.buckets.kv_blocks import (
+    DeviceBlocks,
+    clamp_blocks,
+    most_context_kv_blocks,
+    most_context_kv_blocks_for_query,
+)
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.knobs.check import LONG_MODEL_LEN, ignored_settings
+from gaudi_runtime.knobs.setting_errors import LONG_MODEL_LEN, ignored_settings
 from gaudi_runtime.planning.bucket_file import read_bucket_file
-from gaudi_runtime.planning.coverage import count_steps_up_to, coverage_levels
+from gaudi_runtime.planning.coverage import count_coverage_steps, coverage_levels
 from gaudi_runtime.planning.joint_batches import add_joint_buckets
-from gaudi_runtime.planning.ranges import Dimensions, next_multiple, plan_values
+from gaudi_runtime.planning.ranges import RangeDimensions, next_multiple_in_range, plan_range_values
 from gaudi_runtime.planning.speculative import add_verification_buckets
 
 
@@ -29,10 +34,10 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
     Raises PlanImpossible. Its message names the phase, the dimension or the rule that makes the plan impossible.
     """
-    return plan_of_device(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
+    return make_plan_for_device(policy, limits, DeviceBlocks.from_limits(kv_blocks, limits))
 
 
-def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
+def make_plan_for_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
     """Plan the buckets for the actual KV blocks of an engine, whose size may differ from the limits."""
     return add_joint_buckets(_plan_of_one_core(policy, limits, blocks), limits, MAX_BUCKETS)
 
@@ -56,48 +61,50 @@ def _plan_by_strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks
     warnings = list(ignored_settings(policy, limits))
     match policy.strategy:
         case Strategy.FILE:
-            return plan_of_file(policy.file or "", limits, warnings)
+            return make_plan_from_file(policy.file or "", limits, warnings)
         case Strategy.OPTIMAL:
             return _optimal_plan(policy, limits, blocks, warnings)
-    return plan_of_ranges(policy, limits, blocks, warnings)
+    return make_plan_from_ranges(policy, limits, blocks, warnings)
 
 
 def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
     """Plan the buckets of strategy `Optimal`, which never break a rule."""
     # The import is here, because most plans need no optimizer. Commands start faster without this import.
-    from gaudi_runtime.planning.optimal.strategy import optimal_buckets
+    from gaudi_runtime.planning.optimal.strategy import optimal_strategy_buckets
 
     def make_exponential_plan() -> BucketPlan:
-        return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, blocks)
+        return make_plan_from_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, blocks)
 
-    buckets, optimal_warnings = optimal_buckets(policy, limits, blocks.count, make_exponential_plan)
-    prompt_filter, decode_filter = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
+    buckets, optimal_warnings = optimal_strategy_buckets(policy, limits, blocks.count, make_exponential_plan)
+    prompt_filter, decode_filter = PlannerBucketFilter(BucketPhase.PROMPT), PlannerBucketFilter(BucketPhase.DECODE)
     for bucket_filter, phase in ((prompt_filter, BucketPhase.PROMPT), (decode_filter, BucketPhase.DECODE)):
         for bucket in buckets[phase]:
             bucket_filter.keep(_round_query_up(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
-    return plan_from_filters(prompt_filter, decode_filter, [*warnings, *optimal_warnings])
+    return _plan_from_filters(prompt_filter, decode_filter, [*warnings, *optimal_warnings])
 
 
 def _round_query_up(bucket: Bucket, step: int) -> Bucket:
-    return bucket._replace(query_len=next_multiple(bucket.query_len, step))
+    return bucket._replace(query_len=next_multiple_in_range(bucket.query_len, step))
 
 
-def violated_prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> DropRule | None:
+def violated_planner_prompt_rule(
+    limits: Limits, batch_size: int, query_len: int, num_blocks: int
+) -> PlanDropRule | None:
     """Return the planner's rule that forbids a prompt bucket, or None if the bucket is allowed."""
-    rule = violated_query_rule(limits, batch_size, query_len)
+    rule = _violated_query_rule(limits, batch_size, query_len)
     if rule is not None:
         return rule
-    if num_blocks > most_context_blocks(limits):
-        return DropRule.CONTEXT_TOO_LONG
-    return DropRule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
+    if num_blocks > most_context_kv_blocks(limits):
+        return PlanDropRule.CONTEXT_TOO_LONG
+    return PlanDropRule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
 
 
-def violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> DropRule | None:
+def _violated_query_rule(limits: Limits, batch_size: int, query_len: int) -> PlanDropRule | None:
     """Return the rule that forbids prompt buckets of this query for every context, or None if no rule does."""
     if not limits.steps_by_tokens and query_len > limits.max_model_len:
-        return DropRule.QUERY_TOO_LONG
+        return PlanDropRule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
-        return DropRule.OVER_BUDGET
+        return PlanDropRule.OVER_BUDGET
     return None
 
 
@@ -106,12 +113,12 @@ def _splits_a_slice(limits: Limits, query_len: int) -> bool:
     return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
 
 
-def violated_decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> DropRule | None:
+def violated_planner_decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> PlanDropRule | None:
     """Return the planner's rule that forbids a decode bucket, or None if the bucket is allowed."""
     # With contiguous attention, `num_blocks` counts all blocks up to the highest block in use, so it does not limit the
     # sequences.
     if not limits.contiguous_paged_attention and batch_size > num_blocks:
-        return DropRule.FEWER_BLOCKS_THAN_SEQUENCES
+        return PlanDropRule.FEWER_BLOCKS_THAN_SEQUENCES
     return None
 
 
@@ -142,14 +149,14 @@ def refuse_too_many_buckets(phase: BucketPhase) -> NoReturn:
     )
 
 
-class BucketFilter:
+class PlannerBucketFilter:
     """A filter of one phase, which collects buckets and counts the dropped buckets by rule."""
 
     def __init__(self, phase: BucketPhase) -> None:
         self._phase = phase
         # A dict keeps the order of its keys, so sorting the buckets of a sorted input takes almost no time.
         self._kept_buckets: dict[Bucket, None] = {}
-        self._drop_counts: Counter[DropRule] = Counter()
+        self._drop_counts: Counter[PlanDropRule] = Counter()
 
     def keep(self, bucket: Bucket) -> None:
         """Keep a bucket that broke no rule. Raises PlanImpossible if the plan becomes too large."""
@@ -157,7 +164,7 @@ class BucketFilter:
         if len(self._kept_buckets) > MAX_BUCKETS:
             refuse_too_many_buckets(self._phase)
 
-    def drop(self, rule: DropRule, count: int = 1) -> None:
+    def drop(self, rule: PlanDropRule, count: int = 1) -> None:
         """Count buckets that broke a rule."""
         self._drop_counts[rule] += count
 
@@ -167,9 +174,9 @@ class BucketFilter:
             raise PlanImpossible(self._why_empty())
         return tuple(sorted(self._kept_buckets))
 
-    def dropped_by_rule(self) -> tuple[DroppedBuckets, ...]:
+    def dropped_by_rule(self) -> tuple[PlanDroppedBuckets, ...]:
         """Return the number of dropped buckets for each rule, largest number first."""
-        return tuple(DroppedBuckets(self._phase, rule, count) for rule, count in self._drop_counts.most_common())
+        return tuple(PlanDroppedBuckets(self._phase, rule, count) for rule, count in self._drop_counts.most_common())
 
     def _why_empty(self) -> str:
         if not self._drop_counts:
@@ -185,26 +192,28 @@ MAX_FILE_WARNINGS = 20
 MAX_STEPS = 250_000
 
 
-def plan_of_ranges(
+def make_plan_from_ranges(
     policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
 ) -> BucketPlan:
     """Plan the buckets of ranges: all combinations of their values that no rule drops. Raises PlanImpossible."""
-    prompt_filter, decode_filter = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
-    values = plan_values(policy, limits, blocks)
+    prompt_filter, decode_filter = PlannerBucketFilter(BucketPhase.PROMPT), PlannerBucketFilter(BucketPhase.DECODE)
+    values = plan_range_values(policy, limits, blocks)
     _filter_prompt_ranges(prompt_filter, values, limits, policy.prompt.context.max)
     _filter_decode_ranges(decode_filter, values, limits)
-    return plan_from_filters(prompt_filter, decode_filter, warnings)
+    return _plan_from_filters(prompt_filter, decode_filter, warnings)
 
 
-def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
+def make_plan_from_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
     """Plan the buckets of a bucket file, with warnings about dropped buckets. Raises PlanImpossible."""
-    prompt, decode = BucketFilter(BucketPhase.PROMPT), BucketFilter(BucketPhase.DECODE)
-    plan = plan_from_filters(prompt, decode, [*warnings, *_filter_file(prompt, decode, text, limits)])
+    prompt, decode = PlannerBucketFilter(BucketPhase.PROMPT), PlannerBucketFilter(BucketPhase.DECODE)
+    plan = _plan_from_filters(prompt, decode, [*warnings, *_filter_file(prompt, decode, text, limits)])
     _check_step_count(plan, limits)
     return plan
 
 
-def plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequence[str] = ()) -> BucketPlan:
+def _plan_from_filters(
+    prompt: PlannerBucketFilter, decode: PlannerBucketFilter, warnings: Sequence[str] = ()
+) -> BucketPlan:
     """Make a plan from the buckets of both filters. Raises PlanImpossible if a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
@@ -215,7 +224,7 @@ def plan_from_filters(prompt: BucketFilter, decode: BucketFilter, warnings: Sequ
 
 
 def _filter_prompt_ranges(
-    bucket_filter: BucketFilter, values: Dimensions[list[int]], limits: Limits, context_cap: int | None
+    bucket_filter: PlannerBucketFilter, values: RangeDimensions[list[int]], limits: Limits, context_cap: int | None
 ) -> None:
     check_candidate_count(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
     for batch_size in values.prompt_batch:
@@ -228,7 +237,7 @@ def _filter_prompt_ranges(
                 # previous query.
                 contexts = _fit_context(contexts, query_len, limits, context_cap)
             previous_query = query_len
-            rule = violated_query_rule(limits, batch_size, query_len)
+            rule = _violated_query_rule(limits, batch_size, query_len)
             # Count all contexts with one call, because this rule may drop millions of combinations.
             if rule:
                 bucket_filter.drop(rule, len(contexts))
@@ -241,7 +250,7 @@ def _gapless_contexts(contexts: list[int], previous: int, limits: Limits, cap: i
     """Return the contexts of a query above `previous` tokens: smaller values, then the most context of such a query."""
     # The plugin's own rule counts only the whole blocks that remain after the padded query. With that rule, the
     # shortest queries of a bucket would have no bucket for their longest contexts.
-    limit = most_context_for_query(limits, previous + 1)
+    limit = most_context_kv_blocks_for_query(limits, previous + 1)
     smaller = [context for context in contexts if context < limit and (cap is None or context <= cap)]
     # By the plugin's rule, `limit` replaces the largest context. A single value is kept for prompts without context.
     replaces_largest = cap is None and len(smaller) == len(contexts) > 1
@@ -258,8 +267,8 @@ def _fit_context(contexts: list[int], query_len: int, limits: Limits, cap: int |
     return [*contexts[:-1], remaining_blocks]
 
 
-def _filter_prompt_bucket(bucket_filter: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
-    rule = violated_prompt_rule(limits, *bucket)
+def _filter_prompt_bucket(bucket_filter: PlannerBucketFilter, bucket: Bucket, limits: Limits) -> PlanDropRule | None:
+    rule = violated_planner_prompt_rule(limits, *bucket)
     if rule:
         bucket_filter.drop(rule)
     else:
@@ -267,24 +276,26 @@ def _filter_prompt_bucket(bucket_filter: BucketFilter, bucket: Bucket, limits: L
     return rule
 
 
-def _filter_decode_ranges(bucket_filter: BucketFilter, values: Dimensions[list[int]], limits: Limits) -> None:
+def _filter_decode_ranges(
+    bucket_filter: PlannerBucketFilter, values: RangeDimensions[list[int]], limits: Limits
+) -> None:
     check_candidate_count(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
     block_counts = values.decode_blocks
     for batch_size in values.decode_batch:
         # All dropped combinations are counted in one step. Blocks are ascending, so the first blocks break the rule and
         # the last blocks are clamped.
         first = bisect_left(
-            block_counts, True, key=lambda blocks: violated_decode_rule(limits, batch_size, blocks) is None
+            block_counts, True, key=lambda blocks: violated_planner_decode_rule(limits, batch_size, blocks) is None
         )
         if first:
-            bucket_filter.drop(DropRule.FEWER_BLOCKS_THAN_SEQUENCES, first)
+            bucket_filter.drop(PlanDropRule.FEWER_BLOCKS_THAN_SEQUENCES, first)
         last = bisect_left(block_counts, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
         for blocks in block_counts[first : last + 1]:
             bucket_filter.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
 
 
-def _filter_decode_bucket(bucket_filter: BucketFilter, bucket: Bucket, limits: Limits) -> DropRule | None:
-    rule = violated_decode_rule(limits, bucket.batch_size, bucket.num_blocks)
+def _filter_decode_bucket(bucket_filter: PlannerBucketFilter, bucket: Bucket, limits: Limits) -> PlanDropRule | None:
+    rule = violated_planner_decode_rule(limits, bucket.batch_size, bucket.num_blocks)
     if rule:
         bucket_filter.drop(rule)
     else:
@@ -293,7 +304,7 @@ def _filter_decode_bucket(bucket_filter: BucketFilter, bucket: Bucket, limits: L
     return rule
 
 
-def _filter_file(prompt: BucketFilter, decode: BucketFilter, text: str, limits: Limits) -> list[str]:
+def _filter_file(prompt: PlannerBucketFilter, decode: PlannerBucketFilter, text: str, limits: Limits) -> list[str]:
     """Filter the buckets of a file. Report every dropped bucket with its line and rule."""
     reports: list[str] = []
     dropped_count = 0
@@ -318,7 +329,7 @@ def _check_step_count(plan: BucketPlan, limits: Limits) -> None:
     # Only bucket files need this check. The other strategies use the same values for every batch size, so they have no
     # more steps than buckets.
     levels = coverage_levels(plan.prompt, limits.max_num_prefill_seqs)
-    if count_steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
+    if count_coverage_steps(MAX_STEPS, levels) > MAX_STEPS:
         size_count = len({bucket.batch_size for bucket in plan.prompt})
         raise PlanImpossible(
             f"the search for gaps between the buckets of {size_count} prompt batch sizes needs more than {MAX_STEPS} "

@@ -2,8 +2,8 @@
 
 For each strategy, one function returns a Range per dimension from the limits and the KV blocks of the device. A
 BucketPolicy overrides these ranges. Then each Range is expanded to sorted, distinct values. Impossible settings raise
-ValueError with a clause. `plan_values` makes the values of all five dimensions, and adds the dimension's name to the
-error.
+ValueError with a clause. `plan_range_values` makes the values of all five dimensions, and adds the dimension's name to
+the error.
 """
 
 import math
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from gaudi_runtime.buckets.kv_blocks import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import BucketingRangeSettings, BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.knobs.check import LONG_MODEL_LEN
+from gaudi_runtime.knobs.setting_errors import LONG_MODEL_LEN
 
 RANGED_STRATEGIES = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
 """The strategies that make values from ranges, in the order of comparisons."""
@@ -31,7 +31,7 @@ class Range:
     pad_max: int = 0
     pad_percent: int = 0
 
-    def override(self, settings: RangeSettings) -> "Range":
+    def override(self, settings: BucketingRangeSettings) -> "Range":
         """Return the range with the values that the user set."""
         return replace(self, **settings.model_dump(exclude_none=True))
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Dimensions(Generic[T]):
+class RangeDimensions(Generic[T]):
     """One item for each of a plan's five dimensions, such as a Range or a list of values."""
 
     prompt_batch: T
@@ -50,12 +50,12 @@ class Dimensions(Generic[T]):
     decode_blocks: T
 
 
-def ceil_log2(value: int) -> int:
+def _ceil_log2(value: int) -> int:
     """Return the exponent of the smallest power of two that is >= value (value >= 1)."""
     return (value - 1).bit_length()
 
 
-def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
+def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> RangeDimensions[Range]:
     """Return the ranges of strategy `Exponential` from the limits. `bounded` is the field of DeviceBlocks."""
     # Users cannot override these ranges, because the public planner reads no environment variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
@@ -65,13 +65,13 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
     useful_blocks = math.ceil(limits.max_model_len / block) * seqs
     max_blocks = useful_blocks if not (bounded or limits.contiguous_paged_attention) else min(useful_blocks, bound)
     # If a range exceeds the bound, the public planner adds values, so that the distance between values stays the same.
-    extra_values = ceil_log2(math.ceil(max_blocks / bound)) + 1 if max_blocks > bound else 0
-    return Dimensions(
-        prompt_batch=Range(1, 2, prefills, ceil_log2(prefills) + 1),
-        prompt_query=Range(block, block, tokens, ceil_log2(tokens)),
-        prompt_context=Range(0, 1, max_context, 2 if max_context == 1 else ceil_log2(max_context) + 1),
-        decode_batch=Range(1, 2, seqs, ceil_log2(seqs) + 1),
-        decode_blocks=Range(1, seqs, max_blocks, ceil_log2(max_blocks) + 1 + extra_values),
+    extra_values = _ceil_log2(math.ceil(max_blocks / bound)) + 1 if max_blocks > bound else 0
+    return RangeDimensions(
+        prompt_batch=Range(1, 2, prefills, _ceil_log2(prefills) + 1),
+        prompt_query=Range(block, block, tokens, _ceil_log2(tokens)),
+        prompt_context=Range(0, 1, max_context, 2 if max_context == 1 else _ceil_log2(max_context) + 1),
+        decode_batch=Range(1, 2, seqs, _ceil_log2(seqs) + 1),
+        decode_blocks=Range(1, seqs, max_blocks, _ceil_log2(max_blocks) + 1 + extra_values),
     )
 
 
@@ -82,13 +82,13 @@ def _exponential_context(limits: Limits) -> int:
     return max(1, (limits.max_model_len - query_len) // limits.block_size)
 
 
-def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
+def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> RangeDimensions[Range]:
     """Return the ranges of strategy `Linear`, with evenly spaced values. `policy` overrides every setting."""
     block, model_len, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     query_range = Range(block, block, limits.max_num_batched_tokens).override(policy.prompt.query)
     # As in the public planner, this strategy rounds the blocks down. The padding-aware strategy rounds them up.
     max_blocks = kv_blocks if limits.contiguous_paged_attention else max(model_len * seqs // block, block)
-    return Dimensions(
+    return RangeDimensions(
         prompt_batch=Range(1, 1, limits.max_num_prefill_seqs).override(policy.prompt.batch_size),
         prompt_query=query_range,
         prompt_context=Range(0, 1, max(0, (model_len - query_range.min) // block)).override(policy.prompt.context),
@@ -97,7 +97,7 @@ def linear_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimen
     )
 
 
-def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[Range]:
+def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> RangeDimensions[Range]:
     """Return the ranges of strategy `PaddingAware`, which limit the padding. `policy` overrides every setting."""
     block, model_len, seqs = limits.block_size, limits.max_model_len, limits.max_num_seqs
     tokens, prefills = limits.max_num_batched_tokens, limits.max_num_prefill_seqs
@@ -108,7 +108,7 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
     if block_range.min > kv_blocks:
         # The minimum is derived from the blocks of the device, even if the maximum of the range is larger.
         block_range = replace(block_range, min=max(1, kv_blocks - block_range.step))
-    return Dimensions(
+    return RangeDimensions(
         prompt_batch=_padded_range(1, 1, prefills).override(policy.prompt.batch_size),
         prompt_query=query_range,
         prompt_context=Range(0, 2, max_context, pad_max=math.ceil(tokens / block), pad_percent=25).override(
@@ -136,7 +136,7 @@ def _fit_decode_blocks(block_range: Range, limits: Limits, kv_blocks: int) -> Ra
 MAX_VALUES = 10_000
 
 
-def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
+def linear_range_values(minimum: int, step: int, maximum: int) -> list[int]:
     """Return the values of a linear bucket range: powers of two below the step, then multiples of the step.
 
     The maximum is a value only if it is a multiple of the step. Raises ValueError if minimum > maximum.
@@ -155,7 +155,7 @@ def linear_values(minimum: int, step: int, maximum: int) -> list[int]:
     return sorted(values)
 
 
-def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> list[int]:
+def exponential_range_values(minimum: int, step: int, maximum: int, limit: int) -> list[int]:
     """Return the values of an exponential bucket range: `limit` points in geometric progression.
 
     The points are rounded up to multiples of the step. The last value is the maximum.
@@ -164,14 +164,14 @@ def exponential_values(minimum: int, step: int, maximum: int, limit: int) -> lis
         return [maximum]
     # If the minimum is 0 or 1, the progression starts at the step, and the minimum is added separately.
     small_values = {minimum} if minimum <= 1 else set()
-    points = geometric_points(step if small_values else minimum, maximum, limit)
-    values = {next_multiple(point, step) for point in points}
+    points = _geometric_points(step if small_values else minimum, maximum, limit)
+    values = {next_multiple_in_range(point, step) for point in points}
     if max(values) > maximum:
         values = (values - {max(values)}) | {maximum}
     return sorted(values | small_values)
 
 
-def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
+def padding_aware_range_values(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int) -> list[int]:
     """Return the values of a padding-aware bucket range: doubled values, then multiples that limit the padding.
 
     pad_max is the largest padding in units of the dimension (0: unlimited up to the maximum). pad_percent is the
@@ -197,7 +197,7 @@ def padding_aware_values(minimum: int, step: int, maximum: int, pad_max: int, pa
     return values if values[-1] == maximum else [*values, maximum]
 
 
-def geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
+def _geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
     """Return `limit` points from minimum to maximum in geometric progression."""
     # The exponent is a product of `i`. A division of `i` by (limit - 1) rounds differently and moves points that are
     # exact multiples.
@@ -205,7 +205,7 @@ def geometric_points(minimum: int, maximum: int, limit: int) -> list[float]:
     return [minimum * ratio ** (exponent * i) for i in range(limit)]
 
 
-def next_multiple(value: float, step: int) -> int:
+def next_multiple_in_range(value: float, step: int) -> int:
     """Round a value of a range up to the next multiple of the range's step."""
     return math.ceil(value / step) * step
 
@@ -224,7 +224,7 @@ def _check_count(minimum: int, step: int, maximum: int) -> None:
 ValuesOf = Callable[[Range], list[int]]
 
 
-def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
+def plan_range_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> RangeDimensions[list[int]]:
     """Return the bucket values of every dimension.
 
     Raises PlanImpossible that names the dimension with contradictory settings.
@@ -246,11 +246,11 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
         max_blocks = _most_blocks(sequences, limits, device)
         # Values larger than the limit are kept, as in the plugin's own plan.
         block_counts = block_counts if max(block_counts, default=0) >= max_blocks else [*block_counts, max_blocks]
-    return Dimensions(
+    return RangeDimensions(
         prompt_batch=[1]
         if limits.steps_by_tokens
         else _range_values("prompt.batchSize", ranges.prompt_batch, values_of),
-        prompt_query=sorted({next_multiple(value, device.query_step) for value in queries}),
+        prompt_query=sorted({next_multiple_in_range(value, device.query_step) for value in queries}),
         prompt_context=contexts,
         decode_batch=batch_sizes,
         decode_blocks=block_counts,
@@ -271,18 +271,18 @@ def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
 
 def _ranges_of_strategy(
     policy: BucketPolicy, limits: Limits, device: DeviceBlocks
-) -> tuple[Dimensions[Range], ValuesOf]:
+) -> tuple[RangeDimensions[Range], ValuesOf]:
     match policy.strategy:
         case Strategy.LINEAR:
-            return linear_ranges(policy, limits, device.count), lambda r: linear_values(r.min, r.step, r.max)
+            return linear_ranges(policy, limits, device.count), lambda r: linear_range_values(r.min, r.step, r.max)
         case Strategy.PADDING_AWARE:
             return (
                 padding_aware_ranges(policy, limits, device.count),
-                lambda r: padding_aware_values(r.min, r.step, r.max, r.pad_max, r.pad_percent),
+                lambda r: padding_aware_range_values(r.min, r.step, r.max, r.pad_max, r.pad_percent),
             )
     return (
         exponential_ranges(limits, device.count, bounded=device.bounded),
-        lambda r: exponential_values(r.min, r.step, r.max, r.limit),
+        lambda r: exponential_range_values(r.min, r.step, r.max, r.limit),
     )
 
 

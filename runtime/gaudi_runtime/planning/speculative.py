@@ -17,12 +17,12 @@ from gaudi_runtime.errors import PlanImpossible
 def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPolicy, max_buckets: int) -> BucketPlan:
     """Return the plan with additional decode buckets for all steps that verify drafts.
 
-    Without speculative decoding, the plan is unchanged. Raises PlanImpossible as check_optimal_drafts() does, and for
-    more than `max_buckets` decode buckets.
+    Without speculative decoding, the plan is unchanged. Raises PlanImpossible as check_speculative_drafts() does, and
+    for more than `max_buckets` decode buckets.
     """
     if limits.draft_tokens is None:
         return plan
-    check_optimal_drafts(policy, limits)
+    check_speculative_drafts(policy, limits)
     decode_buckets = {
         *plan.decode,
         *(bucket for seed in plan.decode for bucket in verification_buckets(seed, limits.draft_tokens, limits)),
@@ -35,7 +35,7 @@ def add_verification_buckets(plan: BucketPlan, limits: Limits, policy: BucketPol
     return replace(plan, decode=tuple(sorted(decode_buckets)), seeds=plan.decode)
 
 
-def check_optimal_drafts(policy: BucketPolicy, limits: Limits) -> None:
+def check_speculative_drafts(policy: BucketPolicy, limits: Limits) -> None:
     """Raise PlanImpossible for strategy `Optimal` with traffic or a budget together with speculative decoding.
 
     Such a plan is not possible, because a histogram has the rows of drafts but not their sequences, and each bucket of

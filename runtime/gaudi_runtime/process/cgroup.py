@@ -23,7 +23,7 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
 
 
-def usable_memory(limit_file: Path = MEMORY_LIMIT) -> int:
+def usable_cgroup_memory(limit_file: Path = MEMORY_LIMIT) -> int:
     """Return the memory limit of this container in bytes. `limit_file` is the file memory.max."""
     total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:

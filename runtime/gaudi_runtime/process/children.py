@@ -14,7 +14,7 @@ def measure_activity() -> tuple[int, int]:
     """
     # Count memory and reads too, because a process that loads weights may use very little processor time.
     activity, child_count = 0, 0
-    for child in descendants():
+    for child in child_processes():
         with contextlib.suppress(psutil.Error):
             times, memory, io_counters = child.cpu_times(), child.memory_info(), child.io_counters()
             activity += int(times.user + times.system) + (memory.rss + io_counters.read_chars) // 2**20
@@ -22,7 +22,7 @@ def measure_activity() -> tuple[int, int]:
     return child_count, activity
 
 
-def descendants() -> list[psutil.Process]:
+def child_processes() -> list[psutil.Process]:
     """Return all descendants of this process."""
     return psutil.Process().children(recursive=True)
 
@@ -30,7 +30,7 @@ def descendants() -> list[psutil.Process]:
 def end_children() -> None:
     """Kill all descendants of this process and wait until they have ended."""
     # Kill all descendants. If only vLLM's core is killed, its workers keep running and keep their memory allocated.
-    children = descendants()
+    children = child_processes()
     for child in children:
         with contextlib.suppress(psutil.Error):
             child.kill()

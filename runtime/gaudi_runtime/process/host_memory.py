@@ -22,7 +22,7 @@ def host_memory() -> int:
     return total_bytes
 
 
-def stage_cost_line(stage: str, seconds: float, host_bytes: int) -> str:
+def host_memory_line(stage: str, seconds: float, host_bytes: int) -> str:
     """Return the log line for a stage. `host_bytes` is the host memory in bytes, negative if the stage freed memory."""
     return f"{stage} took {seconds:.1f} secs and {format_bytes(host_bytes)} of host memory"
 
@@ -34,4 +34,4 @@ def log_stage_cost(
     """Log the duration and the host memory of the block if the block ends without an error."""
     started, memory_before = clock(), measure_memory()
     yield
-    log.info("%s", stage_cost_line(stage, clock() - started, measure_memory() - memory_before))
+    log.info("%s", host_memory_line(stage, clock() - started, measure_memory() - memory_before))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from gaudi_runtime.contract.text import make_one_line
 
 
-class JsonFormatter(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """A log formatter that writes one JSON object per record: time, level, logger, message, extras and exception."""
 
     def __init__(self, extras: Sequence[str] = ()) -> None:
@@ -33,13 +33,13 @@ class JsonFormatter(logging.Formatter):
         return make_one_line(json.dumps(entry, ensure_ascii=False))
 
 
-def set_up_logging() -> None:
+def set_up_logs() -> None:
     """Configure logging: all logs of this process go to stdout at level INFO."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
         if sys.stdout.isatty()
-        else JsonFormatter()
+        else JsonLogFormatter()
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -15,11 +15,11 @@ def start_in_daemon_thread(work: Callable[[], T], name: str) -> Future[T]:
     outcome.set_running_or_notify_cancel()
     # Use a daemon thread, because the interpreter joins the threads of a pool at exit. A compile or a start cannot be
     # interrupted and may take longer than the pod's grace period.
-    threading.Thread(target=lambda: run_into_future(outcome, work), name=name, daemon=True).start()
+    threading.Thread(target=lambda: _run_into_future(outcome, work), name=name, daemon=True).start()
     return outcome
 
 
-def run_into_future(outcome: Future[T], work: Callable[[], T]) -> None:
+def _run_into_future(outcome: Future[T], work: Callable[[], T]) -> None:
     """Run the work in this thread and store its result or exception in the future `outcome`."""
     try:
         outcome.set_result(work())

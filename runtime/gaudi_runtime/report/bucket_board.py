@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketRow, BucketState, BucketTable
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucketReport
 from gaudi_runtime.contract.report_fields import MOST_COUNT
-from gaudi_runtime.traffic.serving_histogram import Key, Tally
+from gaudi_runtime.traffic.serving_histogram import Key, ServingTally
 
-NO_BATCH = Tally()
+NO_BATCH = ServingTally()
 MOST_REASON = 512
 
 
@@ -38,7 +38,7 @@ class BucketBoard:
         with self._lock:
             self._states[phase, bucket] = state
 
-    def record_skipped(self, skipped: Iterable[SkippedBucket]) -> None:
+    def record_skipped(self, skipped: Iterable[SkippedBucketReport]) -> None:
         """Record that these buckets were left out. They stay cold or without a graph."""
         with self._lock:
             for skipped_bucket in skipped:
@@ -47,7 +47,7 @@ class BucketBoard:
                 self._states[key] = BucketState.WITHOUT_GRAPH if compiled else BucketState.COLD
                 self._reasons[key] = skipped_bucket.reason[:MOST_REASON]
 
-    def table(self, instance: str, tallies: Mapping[Key, Tally]) -> BucketTable:
+    def table(self, instance: str, tallies: Mapping[Key, ServingTally]) -> BucketTable:
         """Return the table of all planned buckets, followed by the unplanned shapes of served batches."""
         with self._lock:
             states, reasons = dict(self._states), dict(self._reasons)
@@ -59,7 +59,7 @@ class BucketBoard:
         return BucketTable(instance=instance, rows=rows, left_off=len(states) - len(rows))
 
 
-def _row(key: Key, state: BucketState, reason: str | None, tally: Tally) -> BucketRow:
+def _row(key: Key, state: BucketState, reason: str | None, tally: ServingTally) -> BucketRow:
     phase, bucket = key
     return BucketRow(
         phase=phase,

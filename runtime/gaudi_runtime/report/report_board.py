@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import Phase, RuntimeFailureReport, WarmupReport
 from gaudi_runtime.report.bucket_board import BucketBoard
 
 COALESCE_SECONDS = 0.5
@@ -15,7 +15,7 @@ MAX_WAIT_SECONDS = 60.0
 MAX_WAITERS = 16
 
 
-class TooManyWaiters(Exception):
+class TooManyReportWaiters(Exception):
     """The error that the long poll already has the maximum number of waiters."""
 
 
@@ -77,7 +77,7 @@ class ReportBoard:
         self._pinned_fields = fields
         self.update()
 
-    def fail(self, failure: RuntimeFailure) -> None:
+    def fail(self, failure: RuntimeFailureReport) -> None:
         """Report that this start-up failed, with a reason and a message."""
         self.update(phase=Phase.FAILED, failure=failure)
 
@@ -99,10 +99,10 @@ class ReportBoard:
     async def wait_for_update(self, sequence: int, seconds: float) -> WarmupReport:
         """Wait until the announced sequence is above `sequence`, and return the report.
 
-        The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyWaiters if MAX_WAITERS other calls wait.
+        The wait ends after `seconds` or MAX_WAIT_SECONDS. Raises TooManyReportWaiters if MAX_WAITERS other calls wait.
         """
         if self._waiter_count >= MAX_WAITERS:
-            raise TooManyWaiters
+            raise TooManyReportWaiters
         self._waiter_count += 1
         try:
             async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):

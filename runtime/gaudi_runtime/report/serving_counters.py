@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, RECENT_SECONDS, RequestCounts
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, RECENT_SECONDS, RequestCountsReport
 from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.report.report_board import ReportBoard
-from gaudi_runtime.report.served import coldest_shapes, summarize_served
+from gaudi_runtime.report.served import coldest_served_shapes, summarize_served
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
 
 LOOK_SECONDS = 1.0
@@ -19,7 +19,7 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 
 async def publish_counters(
-    counters: Callable[[], ServingHistogram], requests: Callable[[], RequestCounts], board: ReportBoard
+    counters: Callable[[], ServingHistogram], requests: Callable[[], RequestCountsReport], board: ReportBoard
 ) -> NoReturn:
     """Publish the counters of serving in the report once a second."""
     publisher = CounterPublisher(board)
@@ -38,10 +38,10 @@ class CounterPublisher:
     def __init__(self, board: ReportBoard) -> None:
         self._board = board
         self._compiles = board.report().compiles
-        self._recent_recompiles = RecentRecompiles()
+        self._recent_recompiles = RecentRecompileCounter()
         self._last_snapshot: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
-    def publish(self, counters: ServingHistogram, requests: RequestCounts, now: float) -> None:
+    def publish(self, counters: ServingHistogram, requests: RequestCountsReport, now: float) -> None:
         """Publish the counters at `now`, in monotonic seconds, and log every cold shape once."""
         recompiles = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()
@@ -50,7 +50,7 @@ class CounterPublisher:
         prompts = (served.prompt.hits + served.prompt.misses) // FEWEST_PROMPTS if counters.padding else 0
         recent = self._recent_recompiles.count_recent(recompiles, now)
         snapshot = (frozenset(counters.cold_batches), recompiles, recent, failures, prompts.bit_length(), len(images))
-        figures = {"served": served, "cold_shapes": coldest_shapes(counters), "requests": requests}
+        figures = {"served": served, "cold_shapes": coldest_served_shapes(counters), "requests": requests}
         if snapshot == self._last_snapshot:
             self._board.update_silently(**figures)  # growing counts do not wake long polls
             return
@@ -64,7 +64,7 @@ class CounterPublisher:
         )
 
 
-class RecentRecompiles:
+class RecentRecompileCounter:
     """A counter of the recompilations in the last RECENT_SECONDS."""
 
     def __init__(self) -> None:

@@ -73,13 +73,13 @@ def _format_merged(traffic: Traffic, max_shapes: int) -> str:
     for phase in BucketPhase:
         weights = traffic.shapes_of(phase)
         for (batch_size, query_len, blocks), weight in sorted(
-            cap_sizes(merge_shapes(weights, max_shapes)[0], largest_sizes(weights)).items()
+            cap_histogram_sizes(merge_histogram_shapes(weights, max_shapes)[0], _largest_sizes(weights)).items()
         ):
             lines.append(f"{phase} {batch_size} {query_len} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
     return "".join(lines)
 
 
-def total_weight(weights: Weights) -> float:
+def histogram_weight(weights: Weights) -> float:
     """Return the sum of the weights of all shapes."""
     return sum(weights.values())
 
@@ -112,7 +112,9 @@ def _parse_weight(field: str) -> float:
     return weight
 
 
-def merge_shapes(weights: Weights, max_shapes: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
+def merge_histogram_shapes(
+    weights: Weights, max_shapes: int, digits: int = MOST_DIGITS
+) -> tuple[dict[Bucket, float], int]:
     """Merge a histogram to at most `max_shapes` shapes by rounding sizes up to fewer and fewer binary digits.
 
     Rounding starts at `digits` binary digits. The result contains the merged shapes and the final number of digits.
@@ -121,21 +123,21 @@ def merge_shapes(weights: Weights, max_shapes: int, digits: int = MOST_DIGITS) -
     merged = dict(weights)
     while len(merged) > max_shapes and digits > 1:
         digits -= 1
-        merged = _sum_by_shape((round_sizes_up(shape, digits), weight) for shape, weight in merged.items())
+        merged = _sum_by_shape((round_histogram_sizes_up(shape, digits), weight) for shape, weight in merged.items())
     return merged, digits
 
 
-def largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
+def _largest_sizes(shapes: Iterable[Bucket]) -> Bucket:
     """Return the largest size in each dimension of a histogram's shapes, or 0 if there are no shapes."""
     return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
 
 
-def cap_sizes(weights: Weights, max_sizes: Bucket) -> dict[Bucket, float]:
+def cap_histogram_sizes(weights: Weights, max_sizes: Bucket) -> dict[Bucket, float]:
     """Return the shapes of a histogram with each size capped at the size of `max_sizes`."""
     return _sum_by_shape((Bucket(*map(min, shape, max_sizes)), weight) for shape, weight in weights.items())
 
 
-def round_sizes_up(shape: Bucket, digits: int) -> Bucket:
+def round_histogram_sizes_up(shape: Bucket, digits: int) -> Bucket:
     """Round each size of a shape up to `digits` significant binary digits."""
     batch_size, query_len, blocks = shape
     return Bucket(_round_up(batch_size, digits), _round_up(query_len, digits), _round_up(blocks, digits))

@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 
 
-def size_class(shape: Bucket) -> int:
+def padding_size_class(shape: Bucket) -> int:
     """Return the class of batch sizes that share a padding forecast: the number of binary digits of the batch size."""
     return shape[0].bit_length()
 
@@ -37,7 +37,7 @@ class Padding:
         compute = batches * self.cost(phase, real_shape)
         self.real_compute += compute
         self.padded_compute += batches * self.cost(phase, padded_shape)
-        self.expected_compute += compute * self.by_size.get(size_class(real_shape), self.overall)
+        self.expected_compute += compute * self.by_size.get(padding_size_class(real_shape), self.overall)
 
     @property
     def observed(self) -> float | None:

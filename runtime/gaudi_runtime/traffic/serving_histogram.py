@@ -16,7 +16,13 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, CompileTimes, StepCompiles, StepPart
 from gaudi_runtime.contract.report import MAX_NAMED_VISION, BucketPhase
 from gaudi_runtime.contract.report_fields import MOST_COUNT
-from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, cap_sizes, merge_shapes, round_sizes_up
+from gaudi_runtime.traffic.histogram import (
+    MOST_LINES,
+    Traffic,
+    cap_histogram_sizes,
+    merge_histogram_shapes,
+    round_histogram_sizes_up,
+)
 from gaudi_runtime.traffic.padding import Padding
 
 # The significant binary digits of real sizes. Sizes up to 128 are exact, and larger sizes are at most 1.6 % too large.
@@ -39,28 +45,28 @@ if the plan determines it.
 """
 
 
-class PaddedShape(NamedTuple):
+class ServingPaddedShape(NamedTuple):
     """The padded shape under which the serving histogram counts a batch, and whether this shape is warm."""
 
     bucket: Bucket
     warm: bool
 
 
-Pad = Callable[[BucketPhase, Bucket], PaddedShape]
+Pad = Callable[[BucketPhase, Bucket], ServingPaddedShape]
 
 
 def make_padder(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
     """Return a function that pads served batches to a bucket of the plan, or to a fallback shape."""
 
-    def pad(phase: BucketPhase, real_shape: Bucket) -> PaddedShape:
+    def pad(phase: BucketPhase, real_shape: Bucket) -> ServingPaddedShape:
         bucket = plan.find(phase, *real_shape) or plan.fallback(phase, limits, *real_shape)
-        return PaddedShape(bucket, is_warm(phase, bucket))
+        return ServingPaddedShape(bucket, is_warm(phase, bucket))
 
     return pad
 
 
 @dataclass(slots=True)
-class Tally:
+class ServingTally:
     """The counts of one bucket in the histogram: warm batches (`hits`), cold batches (`misses`), and `compiles`.
 
     `compiles` counts compilations that delayed these batches. `tokens` (batch size * query) and `blocks` (of the whole
@@ -81,7 +87,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class VisionTally:
+class ServingVisionTally:
     """The counts of vision tower runs in the histogram. `hits` are runs of known sizes, `misses` of new sizes.
 
     `cold` contains the inputs of the first misses, in the form that the model receives.
@@ -108,7 +114,7 @@ class VisionTally:
                 self.cold = (*self.cold, str(inputs))
 
 
-def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
+def serving_blocks_of(phase: BucketPhase, shape: Bucket) -> int:
     """Return the number of KV blocks that a served batch of this shape reads, for the serving histogram."""
     return shape[2] if phase is BucketPhase.DECODE else shape[0] * shape[2]
 
@@ -117,8 +123,8 @@ class ServingHistogram:
     """A histogram of served batches: hits, misses, compilations and padding per bucket, and the real shapes."""
 
     def __init__(self, pad: Pad, most_buckets: int = MOST_BUCKETS) -> None:
-        self.tallies: dict[Key, Tally] = {}
-        self.vision: VisionTally | None = None
+        self.tallies: dict[Key, ServingTally] = {}
+        self.vision: ServingVisionTally | None = None
         self.compile_times: dict[str, CompileTimes] = {}
         self.step_compiles: dict[tuple[StepPart, str], StepCompiles] = {}
         self.padding: Mapping[BucketPhase, Padding] = {}
@@ -134,7 +140,9 @@ class ServingHistogram:
         self.observe(phase, real_shape, padded_shape)
         return padded_shape.bucket
 
-    def observe(self, phase: BucketPhase, real_shape: Bucket, padded_shape: PaddedShape, batches: int = 1) -> None:
+    def observe(
+        self, phase: BucketPhase, real_shape: Bucket, padded_shape: ServingPaddedShape, batches: int = 1
+    ) -> None:
         """Count `batches` batches of `real_shape` that ran as `padded_shape`, in constant time.
 
         `real_shape` is a Bucket. For a prompt batch, it has the longest query and the most cached blocks of the
@@ -147,7 +155,7 @@ class ServingHistogram:
             tally.misses += batches
             tally.needed = Bucket(*map(max, tally.needed, real_shape))
         tally.tokens += batches * real_shape[0] * real_shape[1]
-        tally.blocks += batches * blocks_of(phase, real_shape)
+        tally.blocks += batches * serving_blocks_of(phase, real_shape)
         if padding := self.padding.get(phase):
             padding.count_batches(phase, real_shape, padded_shape.bucket, batches)
         self._add_real_shape(phase, real_shape, batches)
@@ -175,7 +183,7 @@ class ServingHistogram:
             if compiles:
                 self.count_compiles(phase, padded_shape.bucket, compiles)
         if vision is not None:
-            self.vision = self.vision or VisionTally()
+            self.vision = self.vision or ServingVisionTally()
             self.vision.add_rows(vision)
         for times in map(_parse_compile_times, compile_times):
             previous = self.compile_times.get(times.stage)
@@ -214,14 +222,14 @@ class ServingHistogram:
 
     def _real_shapes(self, phase: BucketPhase) -> dict[Bucket, float]:
         # No size is rounded to more than the largest observed size, because the limits may not admit a larger size.
-        return cap_sizes(self._shapes[phase], self._largest_sizes[phase])
+        return cap_histogram_sizes(self._shapes[phase], self._largest_sizes[phase])
 
-    def _tally_of(self, phase: BucketPhase, bucket: Bucket) -> Tally:
+    def _tally_of(self, phase: BucketPhase, bucket: Bucket) -> ServingTally:
         tally = self.tallies.get((phase, bucket))
         if tally is None:
             if len(self.tallies) >= self._most_buckets:
-                bucket = round_sizes_up(bucket, digits=1)
-            tally = self.tallies.setdefault((phase, bucket), Tally())
+                bucket = round_histogram_sizes_up(bucket, digits=1)
+            tally = self.tallies.setdefault((phase, bucket), ServingTally())
         return tally
 
     def _add_real_shape(self, phase: BucketPhase, real_shape: Bucket, batches: int) -> None:
@@ -230,16 +238,16 @@ class ServingHistogram:
         # created only if needed.
         if real_shape[0] > largest[0] or real_shape[1] > largest[1] or real_shape[2] > largest[2]:
             self._largest_sizes[phase] = Bucket(*map(max, real_shape, largest))
-        shape = round_sizes_up(real_shape, self._digits[phase])
+        shape = round_histogram_sizes_up(real_shape, self._digits[phase])
         shapes[shape] = shapes.get(shape, 0.0) + batches
         if len(shapes) > MOST_SHAPES:
-            self._shapes[phase], self._digits[phase] = merge_shapes(shapes, MOST_LINES, self._digits[phase])
+            self._shapes[phase], self._digits[phase] = merge_histogram_shapes(shapes, MOST_LINES, self._digits[phase])
 
 
-def _parse_row(row: Row) -> tuple[BucketPhase, Bucket, PaddedShape | None, int, int]:
+def _parse_row(row: Row) -> tuple[BucketPhase, Bucket, ServingPaddedShape | None, int, int]:
     try:
         phase, real, fields, batches, compiles = row
-        padded_shape = None if fields is None else PaddedShape(_parse_shape(*fields[:3]), bool(fields[3]))
+        padded_shape = None if fields is None else ServingPaddedShape(_parse_shape(*fields[:3]), bool(fields[3]))
         return BucketPhase(phase), _parse_shape(*real), padded_shape, _parse_count(batches), _parse_count(compiles)
     except (TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{list(row)} is not a row with phase, shape, padded shape, batches and compiles") from error

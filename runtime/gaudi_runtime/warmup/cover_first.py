@@ -7,7 +7,7 @@ reference logs.
 
     order = cover_first(plan, phase, limits, kv_blocks)
     order.buckets[: order.covering_count]   the covering set, which covers all that the plan covers
-    plan_without_cold(plan, limits, cold)   the buckets that requests are padded to if these stay cold
+    cover_first_plan_without_cold(plan, limits, cold)   the buckets that requests are padded to if these stay cold
 """
 
 from collections import defaultdict
@@ -20,7 +20,11 @@ from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks, most_prompt_tokens
+from gaudi_runtime.buckets.kv_blocks import (
+    most_context_kv_blocks_for_query,
+    most_decode_blocks,
+    most_prompt_tokens_in_kv_blocks,
+)
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import typical_cost
@@ -69,10 +73,12 @@ def _largest_shape(phase: BucketPhase, bucket: Bucket, limits: Limits, kv_blocks
         size = size if limits.draft_tokens else min(size, limits.max_num_seqs)
         max_blocks = blocks if limits.draft_tokens else most_decode_blocks(size, limits, kv_blocks)
         return Bucket(size, query_len, min(blocks, max_blocks))
-    if blocks > most_context_for_query(limits, 1):
+    if blocks > most_context_kv_blocks_for_query(limits, 1):
         return None
     return Bucket(
-        size, min(query_len, limits.longest_query, most_prompt_tokens(limits) - blocks * limits.block_size), blocks
+        size,
+        min(query_len, limits.longest_query, most_prompt_tokens_in_kv_blocks(limits) - blocks * limits.block_size),
+        blocks,
     )
 
 
@@ -235,7 +241,7 @@ class _OrderSearch:
         return shape.batch_size * self.cost(bucket) if alone and self._can_split else None
 
 
-def plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
+def cover_first_plan_without_cold(plan: BucketPlan, limits: Limits, cold: Collection[Key]) -> BucketPlan:
     """Return the remaining plan if a warm-up in the order `CoverFirst` ends before the buckets `cold` are warm.
 
     A phase without any warm bucket keeps all its buckets.

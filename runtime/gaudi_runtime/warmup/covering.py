@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_kv_blocks_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
@@ -41,7 +41,9 @@ def _cover_prompts(buckets: Sequence[Bucket], limits: Limits) -> Iterator[Bucket
     available_blocks = _suffix_maxima(max_blocks)
     longest_query, query = min(limits.longest_query, max(queries, default=0)), 1
     while query <= longest_query:
-        needed_blocks = min(most_context_for_query(limits, query), available_blocks[bisect_left(queries, query)])
+        needed_blocks = min(
+            most_context_kv_blocks_for_query(limits, query), available_blocks[bisect_left(queries, query)]
+        )
         longest_first = zip(reversed(queries), reversed(max_blocks), strict=True)
         row = rows[next(query_len for query_len, blocks in longest_first if blocks >= needed_blocks)]
         # The smallest batch size is sufficient, because each prompt counts as a batch of one.

@@ -11,7 +11,7 @@ from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.contract.report import BucketPhase
 
 
-class StepKind(StrEnum):
+class EstimateStepKind(StrEnum):
     """The kind of a step in an estimate: compile a shape, load its cached recipe, or capture its graph."""
 
     COMPILE = "compile"
@@ -19,7 +19,7 @@ class StepKind(StrEnum):
     CAPTURE = "capture"
 
 
-Step = tuple[StepKind, BucketPhase, Bucket]
+Step = tuple[EstimateStepKind, BucketPhase, Bucket]
 
 # A forecast needs this many measured steps of a kind. With fewer steps, the first step of a process would distort the
 # forecast, because this step often takes longer.
@@ -27,7 +27,7 @@ FEWEST_LIKE = 3
 
 
 @dataclass
-class Samples:
+class EstimateSamples:
     """Sums over the measured steps of one kind, sufficient to fit a straight line through (weight, seconds)."""
 
     # Sums use less memory than steps: a plan may have 20,000 buckets, and every step needs an estimate.
@@ -60,15 +60,15 @@ class Samples:
 
 
 @dataclass
-class Work:
+class EstimatedWork:
     """The measured and the remaining steps of one kind, such as compiling prompt buckets."""
 
-    samples: Samples
+    samples: EstimateSamples
     remaining: int = 0
     remaining_weight: float = 0.0
 
 
-def eta_seconds(kinds: Iterable[Work]) -> float | None:
+def estimate_eta_seconds(kinds: Iterable[EstimatedWork]) -> float | None:
     """Estimate the seconds until all warm-up steps are done.
 
     Return 0 if no step is left, and None if no step was measured.
@@ -84,7 +84,7 @@ def eta_seconds(kinds: Iterable[Work]) -> float | None:
     return sum(_remaining_seconds(kind) if kind.samples.count else mean_seconds * kind.remaining for kind in kinds)
 
 
-def _remaining_seconds(kind: Work) -> float:
+def _remaining_seconds(kind: EstimatedWork) -> float:
     fixed_seconds, seconds_per_weight = kind.samples.fit_line()
     return fixed_seconds * kind.remaining + seconds_per_weight * kind.remaining_weight
 
@@ -97,7 +97,9 @@ class Estimate:
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._work = {(kind, phase): Work(Samples()) for kind in StepKind for phase in BucketPhase}
+        self._work = {
+            (kind, phase): EstimatedWork(EstimateSamples()) for kind in EstimateStepKind for phase in BucketPhase
+        }
 
     def add_steps(self, steps: Iterable[Step]) -> None:
         """Add these steps to the remaining steps."""
@@ -115,20 +117,22 @@ class Estimate:
         """Remove these steps from the remaining steps, because they are done or were left out."""
         self._change_remaining(steps, -1)
 
-    def set_remaining(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
+    def set_remaining(self, kind: EstimateStepKind, phase: BucketPhase, count: int, weight: float) -> None:
         """Set the remaining steps of one kind: `count` steps with `weight` in total."""
         work = self._work[kind, phase]
         work.remaining, work.remaining_weight = count, weight
 
-    def seconds_of(self, kind: StepKind, steps: Mapping[BucketPhase, tuple[int, float]]) -> float:
+    def seconds_of(self, kind: EstimateStepKind, steps: Mapping[BucketPhase, tuple[int, float]]) -> float:
         """Estimate the seconds of steps of one kind, given count and weight by phase; 0 if no step was measured."""
-        requested = (Work(self._work[kind, phase].samples, *totals) for phase, totals in steps.items())
-        measured = (Work(work.samples) for (other_kind, _), work in self._work.items() if other_kind is not kind)
-        return eta_seconds((*requested, *measured)) or 0.0
+        requested = (EstimatedWork(self._work[kind, phase].samples, *totals) for phase, totals in steps.items())
+        measured = (
+            EstimatedWork(work.samples) for (other_kind, _), work in self._work.items() if other_kind is not kind
+        )
+        return estimate_eta_seconds((*requested, *measured)) or 0.0
 
     def eta_seconds(self) -> float | None:
         """Estimate the seconds until all remaining steps are done; None if no step was measured."""
-        return eta_seconds(self._work.values())
+        return estimate_eta_seconds(self._work.values())
 
     def forecast(self, step: Step) -> float | None:
         """Estimate the seconds of one step; None if fewer than FEWEST_LIKE steps of its kind were measured."""

@@ -16,7 +16,7 @@ from gaudi_runtime.warmup.schedule import TimeBudget
 
 
 @dataclass(frozen=True)
-class Job:
+class WarmupJob:
     """The common state of all stages of one warm-up. `clock` returns monotonic seconds."""
 
     config: RuntimeConfig

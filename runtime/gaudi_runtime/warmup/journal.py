@@ -16,7 +16,7 @@ from typing import TextIO
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.warmup.estimate import Step, StepKind
+from gaudi_runtime.warmup.estimate import EstimateStepKind, Step
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -31,18 +31,18 @@ class JournalUnusable(Exception):
 
 
 @dataclass(frozen=True)
-class Recipes:
+class JournalRecipes:
     """The seconds of all warm-up steps with one recipe key, in this start or an earlier start."""
 
     seconds: Mapping[Step, float]
 
     def has_recipe(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Return True if the cache has the recipe of this shape."""
-        return (StepKind.COMPILE, phase, bucket) in self.seconds
+        return (EstimateStepKind.COMPILE, phase, bucket) in self.seconds
 
-    def step_kind(self, phase: BucketPhase, bucket: Bucket) -> StepKind:
+    def step_kind(self, phase: BucketPhase, bucket: Bucket) -> EstimateStepKind:
         """Return the kind of the shape's warm-up step: load its recipe or compile it."""
-        return StepKind.LOAD if self.has_recipe(phase, bucket) else StepKind.COMPILE
+        return EstimateStepKind.LOAD if self.has_recipe(phase, bucket) else EstimateStepKind.COMPILE
 
     def saved_seconds(self, step: Step, seconds: float) -> float:
         """Return the compile seconds that loading a recipe saved, if the step took `seconds`.
@@ -50,14 +50,14 @@ class Recipes:
         Return 0 for other kinds of steps. The compile time comes from the journal, so another pod may have measured it.
         """
         kind, phase, bucket = step
-        return self.seconds[StepKind.COMPILE, phase, bucket] - seconds if kind is StepKind.LOAD else 0.0
+        return self.seconds[EstimateStepKind.COMPILE, phase, bucket] - seconds if kind is EstimateStepKind.LOAD else 0.0
 
-    def merge_with(self, other: "Recipes") -> "Recipes":
+    def merge_with(self, other: "JournalRecipes") -> "JournalRecipes":
         """Return the steps of `self` and `other`. For a common step, use the seconds of `self`."""
-        return Recipes({**other.seconds, **self.seconds})
+        return JournalRecipes({**other.seconds, **self.seconds})
 
 
-NOTHING_KNOWN = Recipes({})
+NOTHING_KNOWN = JournalRecipes({})
 
 
 def journal_name(key: RecipeKey) -> str:
@@ -65,37 +65,39 @@ def journal_name(key: RecipeKey) -> str:
     return f"{JOURNAL_PREFIX}{key.digest}.jsonl"
 
 
-def format_header(key: RecipeKey) -> str:
+def format_journal_header(key: RecipeKey) -> str:
     """Format the first line of the journal of a recipe key."""
     # The header contains what a recipe depends on. It does not contain the plan, because a new bucket would then
     # discard all recipes.
     return _format_json({"format": FORMAT, "key": asdict(key)}) + "\n"
 
 
-def format_step(step: Step, seconds: float) -> str:
+def format_journal_step(step: Step, seconds: float) -> str:
     """Format a warm-up step as a line of the journal."""
     kind, phase, bucket = step
     return _format_json({"step": kind, "phase": phase, "bucket": list(bucket), "seconds": round(seconds, 6)}) + "\n"
 
 
-def parse_journal(text: str, key: RecipeKey) -> Recipes:
+def parse_journal(text: str, key: RecipeKey) -> JournalRecipes:
     """Parse the steps of a journal. Raises JournalUnusable with the reason."""
     # An incomplete last line is ignored: a killed process could not finish the line.
     header, *lines = text.split("\n")[:-1] or [""]
-    if header + "\n" != format_header(key):
+    if header + "\n" != format_journal_header(key):
         raise JournalUnusable("the first line does not match this software, card, model, dtype and parallelism")
-    return Recipes(dict(_parse_step(number, line) for number, line in enumerate(lines, start=2)))
+    return JournalRecipes(dict(_parse_step(number, line) for number, line in enumerate(lines, start=2)))
 
 
-def format_journal(recipes: Recipes, key: RecipeKey) -> str:
+def format_journal(recipes: JournalRecipes, key: RecipeKey) -> str:
     """Format the shortest journal that contains these steps."""
-    return format_header(key) + "".join(format_step(step, seconds) for step, seconds in recipes.seconds.items())
+    return format_journal_header(key) + "".join(
+        format_journal_step(step, seconds) for step, seconds in recipes.seconds.items()
+    )
 
 
 def _parse_step(line_number: int, text: str) -> tuple[Step, float]:
     try:
         row = json.loads(text)
-        step = (StepKind(row["step"]), BucketPhase(row["phase"]), _parse_bucket(row["bucket"]))
+        step = (EstimateStepKind(row["step"]), BucketPhase(row["phase"]), _parse_bucket(row["bucket"]))
         seconds = float(row["seconds"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise JournalUnusable(f"line {line_number} is not a step of a warm-up: {text[:80]!r}") from error
@@ -140,7 +142,7 @@ class Journal:
         if self._file is None:
             return
         try:
-            self._file.write(format_step(step, seconds))
+            self._file.write(format_journal_step(step, seconds))
             # Each line is flushed immediately, so that a killed process loses at most one line.
             self._file.flush()
         except OSError as error:
@@ -167,7 +169,7 @@ class Journal:
         except OSError as error:
             self._warn(f"The warm-up journal {path} cannot be used: {error.strerror}.")
 
-    def _read(self, path: Path, key: RecipeKey) -> Recipes:
+    def _read(self, path: Path, key: RecipeKey) -> JournalRecipes:
         try:
             with path.open("rb") as file:
                 content = file.read(MAX_JOURNAL_BYTES + 1)

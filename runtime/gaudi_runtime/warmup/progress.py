@@ -10,17 +10,17 @@ from typing import Any
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import BucketState
-from gaudi_runtime.contract.preparation import Preparation, SkipCause
+from gaudi_runtime.contract.preparation import Preparation, PreparationSkipCause
 from gaudi_runtime.contract.report import (
     MAX_NAMED_VISION,
     MAX_SKIPPED,
     MAX_WARNINGS,
     BucketPhase,
-    PhaseProgress,
-    SkippedBucket,
-    SkippedVisionBucket,
+    PhaseProgressReport,
+    SkippedBucketReport,
+    SkippedVisionBucketReport,
     VisionBucket,
-    VisionProgress,
+    VisionProgressReport,
 )
 from gaudi_runtime.memory_split import DeviceMemorySplit, GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
@@ -31,7 +31,7 @@ log = logging.getLogger("gaudi_runtime.warmup")
 _IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
 
 
-def memory_split_line(split: DeviceMemorySplit, kv_blocks: int, utilization: float, graph_share: float) -> str:
+def memory_split_progress_line(split: DeviceMemorySplit, kv_blocks: int, utilization: float, graph_share: float) -> str:
     """Format the progress log line about the memory split after the profile run."""
     return (
         f"Free device memory: {format_bytes(split.free)}, "
@@ -41,7 +41,7 @@ def memory_split_line(split: DeviceMemorySplit, kv_blocks: int, utilization: flo
     )
 
 
-def step_line(stage: str, bucket: Bucket, position: int, planned: int, free_bytes: int) -> str:
+def step_progress_line(stage: str, bucket: Bucket, position: int, planned: int, free_bytes: int) -> str:
     """Format the progress log line about the next bucket to compile or capture."""
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
@@ -49,7 +49,7 @@ def step_line(stage: str, bucket: Bucket, position: int, planned: int, free_byte
     )
 
 
-def vision_line(bucket: VisionBucket, position: int, planned: int, free_bytes: int) -> str:
+def vision_progress_line(bucket: VisionBucket, position: int, planned: int, free_bytes: int) -> str:
     """Format the progress log line about the next vision bucket to run."""
     return (
         f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
@@ -57,7 +57,7 @@ def vision_line(bucket: VisionBucket, position: int, planned: int, free_bytes: i
     )
 
 
-def graph_shares_line(pool: GraphPool, free_bytes: int, prompt_ratio: float) -> str:
+def graph_shares_progress_line(pool: GraphPool, free_bytes: int, prompt_ratio: float) -> str:
     """Format the progress log line about the memory for graphs."""
     return (
         f"Using {format_bytes(pool.total_bytes)}/{format_bytes(free_bytes)} of free device memory for graphs, "
@@ -66,7 +66,9 @@ def graph_shares_line(pool: GraphPool, free_bytes: int, prompt_ratio: float) -> 
     )
 
 
-def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], progress: PhaseProgress, graph_bytes: int) -> str:
+def captured_progress_line(
+    phase: BucketPhase, buckets: Sequence[Bucket], progress: PhaseProgressReport, graph_bytes: int
+) -> str:
     """Format the progress log line about the captured or executed buckets of a phase."""
     # The percentage refers to the planned graphs. It is rounded down, so that 100.0 appears only if all graphs are
     # captured.
@@ -78,7 +80,7 @@ def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], progress: Phase
     )
 
 
-def finished_line(seconds: float, graph_bytes: int) -> str:
+def finished_progress_line(seconds: float, graph_bytes: int) -> str:
     """Format the log line of a finished warm-up. `graph_bytes` is the device memory of its graphs, in bytes."""
     return f"Warmup finished in {seconds:.0f} secs, allocated {format_bytes(graph_bytes)} of device memory"
 
@@ -90,10 +92,11 @@ class Progress:
         self._board, self._plan = board, plan
         self._captured_state = BucketState.EXECUTED if preparation is Preparation.EXECUTION else BucketState.CAPTURED
         self._phases = {
-            phase: PhaseProgress(planned=len(plan.buckets_of(phase)), preparation=preparation) for phase in BucketPhase
+            phase: PhaseProgressReport(planned=len(plan.buckets_of(phase)), preparation=preparation)
+            for phase in BucketPhase
         }
-        self._vision = VisionProgress()
-        self._skipped: list[SkippedBucket] = []
+        self._vision = VisionProgressReport()
+        self._skipped: list[SkippedBucketReport] = []
         # The time to copy the recipes is subtracted from the time that the recipes save.
         shared_recipes = board.report().shared_recipes
         self._saved_seconds = -shared_recipes.seconds if shared_recipes else 0.0
@@ -139,7 +142,7 @@ class Progress:
         captured_count = self._phases[phase].captured + 1
         self._change_phase(phase, eta, captured=captured_count, graph_bytes=graph_bytes, **_IDLE)
 
-    def publish_skipped(self, buckets: Sequence[SkippedBucket]) -> None:
+    def publish_skipped(self, buckets: Sequence[SkippedBucketReport]) -> None:
         """Publish that these buckets are left out. They are cold, or compiled without a graph."""
         self._board.buckets.record_skipped(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
@@ -159,7 +162,7 @@ class Progress:
 
     def publish_capture_end(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
         """Publish that the capture of a phase has ended."""
-        log.info("%s", captured_line(phase, buckets, self._phases[phase], graph_bytes))
+        log.info("%s", captured_progress_line(phase, buckets, self._phases[phase], graph_bytes))
 
     def publish_vision_plan(self, buckets: Sequence[VisionBucket]) -> None:
         """Publish the planned buckets of the vision tower."""
@@ -168,7 +171,7 @@ class Progress:
 
     def publish_vision_running(self, bucket: VisionBucket, position: int, free_bytes: int) -> None:
         """Publish that the run of the vision tower with this bucket begins."""
-        log.info("%s", vision_line(bucket, position, self._vision.planned, free_bytes))
+        log.info("%s", vision_progress_line(bucket, position, self._vision.planned, free_bytes))
         self._change_vision(current=bucket)
 
     def publish_vision_warm(self, device_bytes: int) -> None:
@@ -180,7 +183,7 @@ class Progress:
         """Publish that these vision buckets stay cold."""
         for bucket in buckets[:MAX_NAMED_VISION]:
             log.warning("Vision bucket %s was left out: %s", bucket, reason)
-        skipped = (SkippedVisionBucket(bucket=bucket, reason=reason[:512]) for bucket in buckets)
+        skipped = (SkippedVisionBucketReport(bucket=bucket, reason=reason[:512]) for bucket in buckets)
         self._change_vision(skipped=(*self._vision.skipped, *skipped)[:MAX_NAMED_VISION], current=None)
 
     def _change_vision(self, **changes: object) -> None:
@@ -190,7 +193,7 @@ class Progress:
     def _begin_step(
         self, stage: str, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
-        log.info("%s", step_line(stage, bucket, position, self._phases[phase].planned, free_bytes))
+        log.info("%s", step_progress_line(stage, bucket, position, self._phases[phase].planned, free_bytes))
         self._change_phase(phase, current=bucket, forecast_seconds=forecast)
 
     def _change_phase(self, phase: BucketPhase, eta: float | None = None, **changes: object) -> None:
@@ -201,11 +204,12 @@ class Progress:
         self._board.update(compiles=compiles, recipe_seconds_saved=saved, **{phase: self._phases[phase]}, **timing)
 
 
-def _left_out(progress: PhaseProgress, skipped: Sequence[SkippedBucket]) -> dict[str, int]:
+def _left_out(progress: PhaseProgressReport, skipped: Sequence[SkippedBucketReport]) -> dict[str, int]:
     """Return the counts and bytes of a phase after these buckets were skipped by a limit or for memory."""
-    for_memory = [item.graph_bytes for item in skipped if item.cause is SkipCause.MEMORY]
+    for_memory = [item.graph_bytes for item in skipped if item.cause is PreparationSkipCause.MEMORY]
     return {
-        "left_out_by_limit": progress.left_out_by_limit + sum(item.cause is SkipCause.LIMIT for item in skipped),
+        "left_out_by_limit": progress.left_out_by_limit
+        + sum(item.cause is PreparationSkipCause.LIMIT for item in skipped),
         "left_out_for_memory": progress.left_out_for_memory + len(for_memory),
         "left_out_bytes": progress.left_out_bytes + sum(for_memory),
     }

@@ -13,28 +13,28 @@ from typing import cast
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.preparation import SkipCause, preparation_of
-from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
+from gaudi_runtime.contract.preparation import PreparationSkipCause, preparation_of
+from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucketReport, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SupportsVision
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, PlanImpossible, ShapeRefused
 from gaudi_runtime.memory_split import DeviceMemorySplit, graph_pool
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.units import format_bytes
-from gaudi_runtime.warmup.cover_first import plan_without_cold
-from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
-from gaudi_runtime.warmup.job import Job
+from gaudi_runtime.warmup.cover_first import cover_first_plan_without_cold
+from gaudi_runtime.warmup.estimate import Estimate, EstimateStepKind, Step
+from gaudi_runtime.warmup.job import WarmupJob
 from gaudi_runtime.warmup.journal import Journal
-from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
+from gaudi_runtime.warmup.progress import Progress, finished_progress_line, graph_shares_progress_line
 from gaudi_runtime.warmup.schedule import (
     MIN_BLOCKS,
     CaptureBudget,
-    CaptureStep,
-    CompileStep,
+    ScheduledCapture,
+    ScheduledCompile,
     TimeBudget,
-    compile_order,
-    compile_steps,
-    sampler_batch_sizes,
+    schedule_compile_order,
+    schedule_compiles,
+    schedule_sampler_batch_sizes,
 )
 
 log = logging.getLogger("gaudi_runtime.warmup")
@@ -68,7 +68,7 @@ def warm_up(
     """
     captures_graphs = engine.captures_graphs and config.warmup.enabled
     recipe_folder = config.recipe_cache_dir if config.warmup.enabled else None
-    job = Job(
+    job = WarmupJob(
         config=config,
         engine=engine,
         plan=plan,
@@ -86,7 +86,7 @@ def warm_up(
         job.journal.close()
 
 
-def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
+def _run_stages(job: WarmupJob, split: DeviceMemorySplit, kv_blocks: int) -> None:
     _publish_plan(job)
     if not job.config.warmup.enabled:
         log.warning("Warm-up is disabled, so the first request of every shape waits for a compile.")
@@ -95,17 +95,17 @@ def _run_stages(job: Job, split: DeviceMemorySplit, kv_blocks: int) -> None:
     free_before = job.engine.memory().free
     _warm_vision(job)
     settings, limits = job.config.warmup, job.config.limits
-    steps = compile_steps(job.plan, limits, kv_blocks, settings.prompt_order, settings.decode_order)
+    steps = schedule_compiles(job.plan, limits, kv_blocks, settings.prompt_order, settings.decode_order)
     cold = _pad_to_warm(job, _compile_buckets(job, steps))
     _warm_sampler(job)
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
         _allocate_workspace(job, cold)
         _capture_graphs(job, split.margin, cold, {(step.phase, step.bucket) for step in steps if step.covering})
-    log.info("%s", finished_line(job.time_budget.elapsed_seconds(), free_before - job.engine.memory().free))
+    log.info("%s", finished_progress_line(job.time_budget.elapsed_seconds(), free_before - job.engine.memory().free))
 
 
-def _publish_plan(job: Job) -> None:
+def _publish_plan(job: WarmupJob) -> None:
     """Publish the plan, and an estimate from the steps in the journal."""
     recipes = job.journal.recipes
     for step, seconds in recipes.seconds.items():
@@ -124,18 +124,18 @@ def _publish_plan(job: Job) -> None:
         job.progress.publish_vision_plan(vision_buckets)
 
 
-def _planned_steps(job: Job) -> list[Step]:
+def _planned_steps(job: WarmupJob) -> list[Step]:
     """Return all steps of the plan. Each bucket is compiled or loaded from the recipe cache, and then captured."""
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.buckets_of(phase)]
     steps: list[Step] = [(job.journal.recipes.step_kind(*key), *key) for key in buckets]
-    return steps + [(StepKind.CAPTURE, *key) for key in buckets] if job.engine.captures_graphs else steps
+    return steps + [(EstimateStepKind.CAPTURE, *key) for key in buckets] if job.engine.captures_graphs else steps
 
 
-def _vision_buckets(job: Job) -> tuple[VisionBucket, ...]:
+def _vision_buckets(job: WarmupJob) -> tuple[VisionBucket, ...]:
     return job.engine.vision_buckets() if isinstance(job.engine, SupportsVision) else ()
 
 
-def _warm_vision(job: Job) -> None:
+def _warm_vision(job: WarmupJob) -> None:
     """Run the vision tower with each of its buckets.
 
     This stage is the first one, because the vision tower keeps memory that graphs then cannot use.
@@ -166,7 +166,7 @@ def _warm_vision(job: Job) -> None:
         _repeat_vision_runs(job, warmed_buckets)
 
 
-def _repeat_vision_runs(job: Job, buckets: Sequence[VisionBucket]) -> None:
+def _repeat_vision_runs(job: WarmupJob, buckets: Sequence[VisionBucket]) -> None:
     """Run the vision tower a second time with each of these buckets.
 
     torch.compile first generates code for the sizes of the first bucket only, and then code for all sizes. Requests run
@@ -183,17 +183,19 @@ def _repeat_vision_runs(job: Job, buckets: Sequence[VisionBucket]) -> None:
             return
 
 
-def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
+def _compile_buckets(job: WarmupJob, steps: Sequence[ScheduledCompile]) -> Cold:
     """Compile the buckets in this order, and return the buckets that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
-    cold_buckets: list[SkippedBucket] = []
-    over_budget: list[SkippedBucket] = []
+    cold_buckets: list[SkippedBucketReport] = []
+    over_budget: list[SkippedBucketReport] = []
     capture_totals = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
         # The budget is checked between steps, because a compilation cannot be interrupted.
         if not step.covering and job.time_budget.is_spent(_reserved_seconds(job, capture_totals)):
-            over_budget.append(_make_skipped(step.phase, step.bucket, job.time_budget.reason, SkipCause.LIMIT))
+            over_budget.append(
+                _make_skipped(step.phase, step.bucket, job.time_budget.reason, PreparationSkipCause.LIMIT)
+            )
         elif skipped := _compile(job, step.phase, step.bucket, step.position):
             cold_buckets.append(skipped)
             job.progress.publish_skipped([skipped])
@@ -208,16 +210,16 @@ def _compile_buckets(job: Job, steps: Sequence[CompileStep]) -> Cold:
     return _drop_cold_steps(job, [*cold_buckets, *over_budget])
 
 
-def _reserved_seconds(job: Job, capture_totals: Mapping[BucketPhase, tuple[int, float]]) -> float:
+def _reserved_seconds(job: WarmupJob, capture_totals: Mapping[BucketPhase, tuple[int, float]]) -> float:
     """Return the seconds of the time budget that are reserved for captures; 0 unless the order is CoverFirst."""
     # Without this reserve, the budget could end during compilation. Then no bucket would get a graph.
     orders = (job.config.warmup.prompt_order, job.config.warmup.decode_order)
     if not job.engine.captures_graphs or CaptureOrder.COVER_FIRST not in orders:
         return 0.0
-    return job.estimate.seconds_of(StepKind.CAPTURE, capture_totals)
+    return job.estimate.seconds_of(EstimateStepKind.CAPTURE, capture_totals)
 
 
-def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> SkippedBucket | None:
+def _compile(job: WarmupJob, phase: BucketPhase, bucket: Bucket, position: int) -> SkippedBucketReport | None:
     """Compile one bucket. Return the reason if it stays cold, otherwise None."""
     step = (job.journal.recipes.step_kind(phase, bucket), phase, bucket)
     free_bytes, forecast = job.engine.memory().free, job.estimate.forecast(step)
@@ -240,12 +242,12 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
 
 
 def _make_skipped(
-    phase: BucketPhase, bucket: Bucket, reason: str, cause: SkipCause = SkipCause.FAILURE
-) -> SkippedBucket:
-    return SkippedBucket(phase=phase, bucket=bucket, reason=reason[:MAX_REASON], cause=cause)
+    phase: BucketPhase, bucket: Bucket, reason: str, cause: PreparationSkipCause = PreparationSkipCause.FAILURE
+) -> SkippedBucketReport:
+    return SkippedBucketReport(phase=phase, bucket=bucket, reason=reason[:MAX_REASON], cause=cause)
 
 
-def _drop_cold_steps(job: Job, cold: list[SkippedBucket]) -> Cold:
+def _drop_cold_steps(job: WarmupJob, cold: list[SkippedBucketReport]) -> Cold:
     """Remove the compilations of cold buckets from the estimate, and return these buckets."""
     buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
     # Only the compilations are removed. `_capture` counts the remaining captures after each graph.
@@ -253,11 +255,11 @@ def _drop_cold_steps(job: Job, cold: list[SkippedBucket]) -> Cold:
     return buckets
 
 
-def _pad_to_warm(job: Job, cold_buckets: Cold) -> Cold:
+def _pad_to_warm(job: WarmupJob, cold_buckets: Cold) -> Cold:
     """Pad requests to warm buckets if some buckets stayed cold. Return all buckets that get no graph."""
     if not cold_buckets:
         return cold_buckets
-    warm = plan_without_cold(job.plan, job.config.limits, cold_buckets)
+    warm = cover_first_plan_without_cold(job.plan, job.config.limits, cold_buckets)
     job.engine.use_warm_buckets(warm)
     planned, used = (
         [(phase, bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase)] for plan in (job.plan, warm)
@@ -269,11 +271,11 @@ def _pad_to_warm(job: Job, cold_buckets: Cold) -> Cold:
     return cold_buckets.union(unused)
 
 
-def _warm_sampler(job: Job) -> None:
+def _warm_sampler(job: WarmupJob) -> None:
     if job.config.engine.execution_mode in EAGER_MODES:
         return
     job.board.update(phase=Phase.SAMPLER)
-    sizes = sampler_batch_sizes(job.plan.decode)
+    sizes = schedule_sampler_batch_sizes(job.plan.decode)
     for position, batch_size in enumerate(sizes, start=1):
         job.record_progress()
         log.info("[Warmup][Sampler][%d/%d] batch_size:%d", position, len(sizes), batch_size)
@@ -281,7 +283,7 @@ def _warm_sampler(job: Job) -> None:
     job.board.update(sampler_done=True)
 
 
-def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
+def _warm_defragmenter(job: WarmupJob, kv_blocks: int) -> None:
     if kv_blocks < MIN_BLOCKS:
         log.warning("The defragmenter is not warmed up, because %d KV blocks contain no pair to swap.", kv_blocks)
         return
@@ -290,7 +292,7 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.record_progress))
 
 
-def _allocate_workspace(job: Job, cold: Cold) -> None:
+def _allocate_workspace(job: WarmupJob, cold: Cold) -> None:
     """Execute the largest warm bucket of each phase, so that its workspace is allocated before the first capture.
 
     Raises PlanImpossible if the workspace does not fit.
@@ -298,11 +300,11 @@ def _allocate_workspace(job: Job, cold: Cold) -> None:
     # The bridge allocates the workspace at the first execution. If that was a capture, its bytes would count as bytes
     # of a graph, and the budget would leave out graphs that fit.
     job.board.update(phase=Phase.CAPTURING)
-    if any(item.cause is SkipCause.FAILURE for item in job.board.report().skipped):
+    if any(item.cause is PreparationSkipCause.FAILURE for item in job.board.report().skipped):
         return  # after a compile without memory, workers on a card run no further batch
     free_before = job.engine.memory().free
     for phase in BucketPhase:
-        warm = [bucket for bucket in compile_order(job.plan, phase) if (phase, bucket) not in cold]
+        warm = [bucket for bucket in schedule_compile_order(job.plan, phase) if (phase, bucket) not in cold]
         for bucket in warm[:1]:
             job.record_progress()
             try:
@@ -317,7 +319,7 @@ def _allocate_workspace(job: Job, cold: Cold) -> None:
     job.board.update(workspace_bytes=workspace_bytes)
 
 
-def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
+def _capture_graphs(job: WarmupJob, margin: int, cold: Cold, covering: Collection[tuple[BucketPhase, Bucket]]) -> None:
     """Capture all graphs that fit, except the graphs of `cold` buckets.
 
     `margin` is the memory in bytes that the split left unused. After the time budget is spent, only the `covering`
@@ -325,7 +327,7 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
     """
     settings, free_bytes = job.config.warmup, job.engine.memory().free
     pool = graph_pool(free_bytes, margin, settings.prompt_ratio)
-    log.info("%s", graph_shares_line(pool, free_bytes, settings.prompt_ratio))
+    log.info("%s", graph_shares_progress_line(pool, free_bytes, settings.prompt_ratio))
     budget = CaptureBudget(
         job.plan,
         pool,
@@ -346,13 +348,13 @@ def _capture_graphs(job: Job, margin: int, cold: Cold, covering: Collection[tupl
     job.progress.publish_skipped(budget.skipped_buckets())
 
 
-def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
+def _capture(job: WarmupJob, step: ScheduledCapture, budget: CaptureBudget) -> None:
     """Capture one graph.
 
     If the graph does not fit, its phase ends. If the engine makes no graph of the shape, the phase continues.
     """
     phase_budget, started = budget.phase_budget(step.phase), job.clock()
-    timed_step = (StepKind.CAPTURE, step.phase, step.bucket)
+    timed_step = (EstimateStepKind.CAPTURE, step.phase, step.bucket)
     free_bytes, forecast = job.engine.memory().free, job.estimate.forecast(timed_step)
     job.progress.publish_capturing(step.phase, step.bucket, step.position, free_bytes, forecast)
     try:
@@ -362,14 +364,16 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         phase_budget.record_out_of_memory(str(error))
         return
     except GraphRefused as error:
-        phase_budget.record_refused(str(error), SkipCause.LIMIT)
+        phase_budget.record_refused(str(error), PreparationSkipCause.LIMIT)
         return
     except ShapeRefused as error:
-        phase_budget.record_refused(str(error), SkipCause.FAILURE)
+        phase_budget.record_refused(str(error), PreparationSkipCause.FAILURE)
         return
     job.record_seconds(timed_step, job.clock() - started)
     for remaining in map(budget.phase_budget, BucketPhase):
         # `remove_steps([step])` would give a wrong estimate, because the budget may leave out some buckets and retry
         # others.
-        job.estimate.set_remaining(StepKind.CAPTURE, remaining.phase, remaining.waiting_count, remaining.waiting_weight)
+        job.estimate.set_remaining(
+            EstimateStepKind.CAPTURE, remaining.phase, remaining.waiting_count, remaining.waiting_weight
+        )
     job.progress.publish_captured(step.phase, step.bucket, phase_budget.graph_bytes, job.estimate.eta_seconds())

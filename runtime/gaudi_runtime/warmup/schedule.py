@@ -26,8 +26,8 @@ from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
-from gaudi_runtime.contract.preparation import SkipCause
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.preparation import PreparationSkipCause
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucketReport
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import cover_first
@@ -36,7 +36,7 @@ Order = tuple[Bucket, ...]
 
 
 @dataclass(frozen=True)
-class CompileStep:
+class ScheduledCompile:
     """The next scheduled bucket to compile. `position` counts the buckets of the phase from 1.
 
     A `covering` bucket is compiled and captured even after the time budget is spent.
@@ -48,9 +48,9 @@ class CompileStep:
     covering: bool
 
 
-def compile_steps(
+def schedule_compiles(
     plan: BucketPlan, limits: Limits, kv_blocks: int, prompt_order: CaptureOrder, decode_order: CaptureOrder
-) -> list[CompileStep]:
+) -> list[ScheduledCompile]:
     """Return all buckets in compile order, on a device with `kv_blocks` KV blocks.
 
     One phase follows the other, except with the order `CoverFirst`. With this order, covering sets come first. Then the
@@ -69,18 +69,18 @@ def compile_steps(
 
 def _phase_steps(
     plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int, order: CaptureOrder
-) -> list[CompileStep]:
-    covering_count, buckets = 0, compile_order(plan, phase)
+) -> list[ScheduledCompile]:
+    covering_count, buckets = 0, schedule_compile_order(plan, phase)
     if order is CaptureOrder.COVER_FIRST:
         cover_order = cover_first(plan, phase, limits, kv_blocks)
         covering_count, buckets = cover_order.covering_count, cover_order.buckets
     return [
-        CompileStep(phase, bucket, position, covering=position <= covering_count)
+        ScheduledCompile(phase, bucket, position, covering=position <= covering_count)
         for position, bucket in enumerate(buckets, start=1)
     ]
 
 
-def compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
+def schedule_compile_order(plan: BucketPlan, phase: BucketPhase) -> Order:
     """Return the buckets of a phase in compile order, largest first. cover_first() orders them for `CoverFirst`."""
     # The largest bucket comes first: the memory peak occurs at the start, and smaller shapes reuse the workspace of the
     # largest one.
@@ -91,7 +91,7 @@ GRAPHS_FIRST = {BucketPhase.PROMPT: CaptureOrder.MIN_TOKENS, BucketPhase.DECODE:
 """The capture order of CoverFirst. Compiled buckets without a graph leave no gap, so the smallest graphs come first."""
 
 
-def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> Order:
+def schedule_capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> Order:
     """Return the buckets of a phase in capture order. Buckets with the largest gain from a graph come first."""
     if order is CaptureOrder.COVER_FIRST:
         order = GRAPHS_FIRST[phase]
@@ -110,7 +110,7 @@ def _sort_by_tokens(buckets: Iterable[Bucket], phase: BucketPhase) -> Order:
 
 
 @dataclass(frozen=True)
-class SamplerRun:
+class ScheduledSamplerRun:
     """A scheduled run of the sampler. `batch_changed` is True if the previous run had another batch."""
 
     temperature: float
@@ -129,12 +129,12 @@ _SETTINGS = (
 )
 
 SAMPLER_RUNS = tuple(
-    SamplerRun(*setting, batch_changed=changed) for changed, setting in product((True, False), _SETTINGS)
+    ScheduledSamplerRun(*setting, batch_changed=changed) for changed, setting in product((True, False), _SETTINGS)
 )
 """The runs for every batch size: greedy, plain random and four filtered settings, on changed and unchanged batches."""
 
 
-def sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
+def schedule_sampler_batch_sizes(decode: Sequence[Bucket]) -> tuple[int, ...]:
     """Return the batch sizes for the sampler's warm-up: 0 (the empty path), 1, and the sizes of decode buckets."""
     return tuple(sorted({0, 1} | {bucket.batch_size for bucket in decode}))
 
@@ -146,7 +146,7 @@ SWAP_SIZES = (8, 16, 32, 64, 128, 256, 512)
 MIN_BLOCKS = 2
 
 
-def warmup_swap_sizes() -> tuple[int, ...]:
+def schedule_swap_sizes() -> tuple[int, ...]:
     """Return the padded sizes of the block swaps (1, 0) in the warm-up schedule, in order."""
     # Each swap exchanges the same two blocks, so an even number of swaps restores the cache. The first size is repeated
     # if the number is odd.
@@ -154,7 +154,7 @@ def warmup_swap_sizes() -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class CaptureStep:
+class ScheduledCapture:
     """The next scheduled bucket whose graph is captured. `position` counts the graphs of the phase from 1."""
 
     phase: BucketPhase
@@ -162,11 +162,11 @@ class CaptureStep:
     position: int
 
 
-class LeftOut(NamedTuple):
+class _LeftOut(NamedTuple):
     """The reason and the cause why a bucket has no graph."""
 
     reason: str
-    cause: SkipCause
+    cause: PreparationSkipCause
 
 
 class PhaseBudget:
@@ -181,8 +181,8 @@ class PhaseBudget:
         self.remaining_bytes = share
         self.graph_bytes = 0
         self.captured: list[Bucket] = []
-        self.left_out: dict[Bucket, LeftOut] = {}
-        self.refused: dict[Bucket, LeftOut] = {}
+        self.left_out: dict[Bucket, _LeftOut] = {}
+        self.refused: dict[Bucket, _LeftOut] = {}
         self.ended = False
         self._queue = deque(queue)
         self._planned_count = len(queue)
@@ -203,18 +203,18 @@ class PhaseBudget:
         """Whether every bucket that can have a graph has a graph."""
         return len(self.captured) + len(self.refused) == self._planned_count
 
-    def next_step(self) -> CaptureStep | None:
+    def next_step(self) -> ScheduledCapture | None:
         """Return the first bucket of the queue whose estimated bytes are less than the rest of the share."""
         while self._queue and not self.ended:
             bucket = self._queue[0]
             estimate = self.estimate_bytes(bucket)
             # The estimate is 0 before the first graph, because the size of a graph is known only after a capture.
             if estimate < self.remaining_bytes:
-                return CaptureStep(self.phase, bucket, len(self.captured) + 1)
+                return ScheduledCapture(self.phase, bucket, len(self.captured) + 1)
             free = format_bytes(max(0, self.remaining_bytes))
             self._skip_first(
                 f"this graph needs about {format_bytes(estimate)}, but only {free} are left for {self.phase} graphs",
-                SkipCause.MEMORY,
+                PreparationSkipCause.MEMORY,
             )
         return None
 
@@ -233,7 +233,7 @@ class PhaseBudget:
         """End the phase, because the graph of the current step did not fit into the device memory."""
         failed_bucket = self._queue[0]
         # The budget had bytes for this graph. So if the phase has no graph yet, its memory was not used up by graphs.
-        cause = SkipCause.MEMORY if self.captured else SkipCause.FAILURE
+        cause = PreparationSkipCause.MEMORY if self.captured else PreparationSkipCause.FAILURE
         self._skip_first(f"the device ran out of memory while this graph was captured ({reason})", cause)
         self.skip_all_except(
             (),
@@ -242,12 +242,12 @@ class PhaseBudget:
         )
         self.ended = True
 
-    def record_refused(self, reason: str, cause: SkipCause) -> None:
+    def record_refused(self, reason: str, cause: PreparationSkipCause) -> None:
         """Record that the engine makes no graph of the current step's shape."""
         # The second pass does not retry this shape, because a larger share of memory would not change the result.
-        self.refused[self._pop()] = LeftOut(reason, cause)
+        self.refused[self._pop()] = _LeftOut(reason, cause)
 
-    def skip_all_except(self, buckets: Collection[Bucket], reason: str, cause: SkipCause) -> None:
+    def skip_all_except(self, buckets: Collection[Bucket], reason: str, cause: PreparationSkipCause) -> None:
         """Leave out all buckets that were not tried yet, except `buckets`."""
         for _ in range(len(self._queue)):
             if self._queue[0] in buckets:
@@ -266,8 +266,8 @@ class PhaseBudget:
         """Estimate the bytes of a graph from the mean of all captured graphs; 0 before the first graph."""
         return self._weigh(bucket) * self.graph_bytes // self._captured_weight if self._captured_weight else 0
 
-    def _skip_first(self, reason: str, cause: SkipCause) -> None:
-        self.left_out[self._pop()] = LeftOut(reason, cause)
+    def _skip_first(self, reason: str, cause: PreparationSkipCause) -> None:
+        self.left_out[self._pop()] = _LeftOut(reason, cause)
 
     def _pop(self) -> Bucket:
         bucket = self._queue.popleft()
@@ -298,7 +298,7 @@ class CaptureBudget:
         """Create the budget. `cold` buckets get no graph, because they were not compiled; they are already reported."""
 
         def make_phase_budget(phase: BucketPhase, order: CaptureOrder, share: int) -> PhaseBudget:
-            queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
+            queue = [bucket for bucket in schedule_capture_order(plan, phase, order) if (phase, bucket) not in cold]
             return PhaseBudget(phase, queue, share, block_size)
 
         self._pool_bytes = pool.total_bytes
@@ -307,7 +307,7 @@ class CaptureBudget:
         self._passes = deque((self._prompt, self._decode))
         self._second_pass = deque((self._prompt, self._decode))
 
-    def next_step(self) -> CaptureStep | None:
+    def next_step(self) -> ScheduledCapture | None:
         """Return the next bucket to capture, or None when capture has ended."""
         while self._passes or self._resume_next_phase():
             step = self._passes[0].next_step()
@@ -327,18 +327,18 @@ class CaptureBudget:
         """
         for budget in (self._prompt, self._decode):
             kept = {bucket for phase, bucket in except_buckets if phase is budget.phase}
-            budget.skip_all_except(kept, reason, SkipCause.LIMIT)
+            budget.skip_all_except(kept, reason, PreparationSkipCause.LIMIT)
         self._second_pass.clear()
 
-    def skipped_buckets(self) -> tuple[SkippedBucket, ...]:
+    def skipped_buckets(self) -> tuple[SkippedBucketReport, ...]:
         """Return the buckets that have no graph so far, with the reasons."""
         return tuple(
-            SkippedBucket(
+            SkippedBucketReport(
                 phase=budget.phase,
                 bucket=bucket,
                 reason=reason,
                 cause=cause,
-                graph_bytes=budget.estimate_bytes(bucket) if cause is SkipCause.MEMORY else 0,
+                graph_bytes=budget.estimate_bytes(bucket) if cause is PreparationSkipCause.MEMORY else 0,
             )
             for budget in (self._prompt, self._decode)
             for bucket, (reason, cause) in (*budget.refused.items(), *budget.left_out.items())

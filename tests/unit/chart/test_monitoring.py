@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
 from scripts.chart_docs import CHART, ROOT
 from scripts.dashboards import DASHBOARDS, document
@@ -34,7 +34,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
 def test_alert_uses_metrics_of_the_operator_or_pods(alert: dict[str, Any]) -> None:
     named = set(re.findall(r"\b(?:gaudi_|vllm:)\w+", alert["expr"]))
-    text = generate_latest(Metrics().registry).decode()
+    text = generate_latest(MonitoringMetrics().registry).decode()
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     known = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
     known |= set(re.findall(r"^\| `(gaudi_(?!operator|inference)\w+|vllm:\w+)`", page, re.MULTILINE))

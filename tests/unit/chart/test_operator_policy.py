@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.network import ServiceType
-from gaudi_operator.core.children.workloads import (
-    horizontal_pod_autoscaler,
-    network_policy,
-    pod_disruption_budget,
-    service,
-    service_account,
+from gaudi_operator.core.children.manifests import (
+    autoscaler_manifest,
+    network_policy_manifest,
+    pod_disruption_budget_manifest,
+    service_account_manifest,
+    service_manifest,
 )
 from gaudi_operator.core.names import NAME_LABEL
 from tests.support.builders import Object, merged
@@ -74,7 +74,9 @@ def test_every_child_of_an_example_may_be_written(example: str) -> None:
 
 @pytest.mark.parametrize("service_type", ServiceType)
 def test_service_of_every_type_may_be_written(service_type: ServiceType) -> None:
-    written = service(inference(service={"type": service_type, "annotations": {"a/b": "c"}}, networkAccess=CLIENTS))
+    written = service_manifest(
+        inference(service={"type": service_type, "annotations": {"a/b": "c"}}, networkAccess=CLIENTS)
+    )
     defaults = {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ipFamilies": ["IPv4"], "sessionAffinity": "None"}
     stored = merged(
         written, {"spec": {**defaults, "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster"}}
@@ -85,10 +87,10 @@ def test_service_of_every_type_may_be_written(service_type: ServiceType) -> None
 
 CLIENTS: Object = {"from": "Clients", "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
 TINY = inference(autoscaling={"minReplicas": 1, "maxReplicas": 2})
-SERVICE, NETWORK_POLICY = service(TINY), network_policy(TINY, DEFAULTS)
-ACCOUNT = service_account(TINY.identity)
-BUDGET = pod_disruption_budget(TINY, 2, 1)
-AUTOSCALER = horizontal_pod_autoscaler(TINY, TINY.spec.autoscaling, 300) if TINY.spec.autoscaling else {}
+SERVICE, NETWORK_POLICY = service_manifest(TINY), network_policy_manifest(TINY, DEFAULTS)
+ACCOUNT = service_account_manifest(TINY.identity)
+BUDGET = pod_disruption_budget_manifest(TINY, 2, 1)
+AUTOSCALER = autoscaler_manifest(TINY, TINY.spec.autoscaling, 300) if TINY.spec.autoscaling else {}
 REPLICA_SET = children("tiny-vllm-cpu")["workload"]
 SELECTS = "The account of gaudi-operator may select only pods of the GaudiInference that owns the object."
 FIELDS = "The account of gaudi-operator may write only Services with the fields that its own manifests have"

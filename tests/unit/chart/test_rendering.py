@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_operator.api.crd import class_crd, custom_resource_definition
-from gaudi_operator.settings import Settings, variable_of
+from gaudi_operator.api.crd import class_crd, inference_crd
+from gaudi_operator.settings import Settings, setting_variable
 from scripts.chart_docs import NAMESPACE
 from tests.unit.chart.rendering import PREFIX, Object, container_of, environment_of, of_kind, only, pod_of, render
 
@@ -78,7 +78,7 @@ def test_pods_spread_over_nodes_by_their_own_selector(defaults: list[Object]) ->
 
 
 def test_environment_sets_every_setting_of_the_operator(defaults: list[Object]) -> None:
-    known = {str(field.validation_alias or variable_of(name)) for name, field in Settings.model_fields.items()}
+    known = {str(field.validation_alias or setting_variable(name)) for name, field in Settings.model_fields.items()}
     assert set(environment_of(defaults)) == known - SET_BY_NOBODY
 
 
@@ -118,7 +118,7 @@ def test_crds_are_the_generated_ones_with_keep_policy(defaults: list[Object]) ->
     labels = [definition["metadata"].pop("labels") for definition in definitions]
     assert labels == [only(defaults, "Deployment")["metadata"]["labels"]] * 2
     assert kept == [{"helm.sh/resource-policy": "keep"}] * 2
-    assert definitions == [custom_resource_definition(), class_crd()]
+    assert definitions == [inference_crd(), class_crd()]
 
 
 def test_crd_is_deleted_with_the_chart_unless_kept() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_operator.core.installation import AllowedHostPath
+from gaudi_operator.core.installation import InstallationHostPath
 from gaudi_operator.settings import parse_arguments, read_settings, settings_page
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
@@ -62,7 +62,9 @@ def test_renew_deadline_above_the_lease_is_refused(monkeypatch: pytest.MonkeyPat
 def test_host_path_folders_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     text = '[{"prefix": "/models", "namespaces": ["chat"], "groups": [3000]}]'
     monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
-    assert read_settings().installation_defaults().allow_host_path == (AllowedHostPath("/models", ("chat",), (3000,)),)
+    assert read_settings().installation_defaults().allow_host_path == (
+        InstallationHostPath("/models", ("chat",), (3000,)),
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]"])

@@ -11,12 +11,17 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate import judgement
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.observed import ObservedReport
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.shell.polling.status_port import PodUnreachable, StatusPort, StatusPortClient, UnusableReport
+from gaudi_operator.shell.polling.status_port import (
+    StatusPort,
+    StatusPortClient,
+    StatusPortReportUnusable,
+    StatusPortUnreachable,
+)
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import WARMUP_PATH
-from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailureReport
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.serve import read_config
 from tests.support.builders import Object, merged
@@ -31,7 +36,7 @@ REQUIRED = {"version", "instance", "sequence", "planHash", "phase", "prompt", "d
 NEW = {"fromTheFuture": {"depth": 3}}
 
 
-async def report_from(answer: Object | None) -> PodReport:
+async def report_from(answer: Object | None) -> ObservedReport:
     """Return the report of container `c1` that is read from this response. None stands for a port without a report."""
 
     async def handler(_: web.Request) -> web.Response:
@@ -44,9 +49,9 @@ async def report_from(answer: Object | None) -> PodReport:
         assert server.port
         try:
             found = await ports.fetch(StatusPort("uid-of-a", "c1", "127.0.0.1", server.port), after=0, wait=0.0)
-        except (PodUnreachable, UnusableReport) as error:
-            return PodReport("c1", NOW, ignored_reason=str(error))
-        return PodReport("c1", NOW, report=found)
+        except (StatusPortUnreachable, StatusPortReportUnusable) as error:
+            return ObservedReport("c1", NOW, ignored_reason=str(error))
+        return ObservedReport("c1", NOW, report=found)
 
 
 async def gate_after(answer: Object | None, *conditions: Object) -> tuple[bool | None, str | None]:
@@ -147,7 +152,9 @@ def test_refused_configuration_stalls_the_resource_with_its_reason() -> None:
         cluster.controllers()
     (name,) = pod_names(cluster)
     made_for = cluster.objects["Pod", name]["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
-    failure = RuntimeFailure(reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted.")
+    failure = RuntimeFailureReport(
+        reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted."
+    )
     cluster.report(name, Phase.FAILED, plan_hash=NO_PLAN, failure=failure)
     cluster.operate()
     assert made_for != NO_PLAN

@@ -6,7 +6,14 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    Strategy,
+)
 from gaudi_runtime.contract.config import (
     EngineConfig,
     EngineName,
@@ -37,9 +44,9 @@ def free_port() -> int:
     raise AssertionError("the numbers have no end")
 
 
-def linear(step: int, largest: int) -> RangeSettings:
+def linear(step: int, largest: int) -> BucketingRangeSettings:
     """Return a range from `step` to `largest`."""
-    return RangeSettings(min=step, step=step, max=largest)
+    return BucketingRangeSettings(min=step, step=step, max=largest)
 
 
 def sim_config(

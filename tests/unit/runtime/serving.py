@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Engine
-from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.connection import ConnectionLimits
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.guard import add_guard
 from gaudi_runtime.http.server import http_server
@@ -51,7 +51,7 @@ async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
         http_server(
             add_guard(app, config, metrics, lambda: bool(closing)),
             config.serving.model_port,
-            ServerLimits(65536, 75, drain_seconds=5),
+            ConnectionLimits(65536, 75, drain_seconds=5),
         ),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
         AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai,

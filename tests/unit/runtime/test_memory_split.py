@@ -8,10 +8,10 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.memory_split import (
     OWN_BLOCKS,
-    count_kv_blocks,
+    count_kv_blocks_in_split,
     graph_pool,
     limit_kv_cache,
-    max_useful_blocks,
+    max_useful_blocks_in_split,
     split_memory,
 )
 
@@ -33,7 +33,7 @@ def test_seed_000_split_leaves_the_logged_gibibytes() -> None:
 
 def test_seed_000_llama_3_1_8b_has_1519_blocks() -> None:
     split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
-    assert count_kv_blocks(split.kv_cache, 16 * 2**20) == 1519
+    assert count_kv_blocks_in_split(split.kv_cache, 16 * 2**20) == 1519
 
 
 def test_seed_000_pool_is_split_by_the_prompt_ratio() -> None:
@@ -48,13 +48,13 @@ def test_cache_smaller_than_a_block_is_refused() -> None:
     with pytest.raises(
         PlanImpossible, match="only 1023 bytes are left for the KV cache, but one block takes 1024 bytes"
     ):
-        count_kv_blocks(1023, 1024)
+        count_kv_blocks_in_split(1023, 1024)
 
 
 @pytest.mark.parametrize(("length", "blocks"), [(256, 2), (257, 3), (383, 3), (384, 3)])
 def test_every_sequence_of_the_maximum_length_has_its_blocks(length: int, blocks: int) -> None:
     limits = Limits(max_model_len=length, max_num_seqs=4, max_num_batched_tokens=512, block_size=128)
-    assert max_useful_blocks(limits) == 4 * blocks + OWN_BLOCKS
+    assert max_useful_blocks_in_split(limits) == 4 * blocks + OWN_BLOCKS
 
 
 def test_memory_of_useless_kv_blocks_goes_to_graphs() -> None:

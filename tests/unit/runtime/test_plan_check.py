@@ -7,10 +7,10 @@ import pytest
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.contract.report import CapturableGraphs, PlanGaps
+from gaudi_runtime.contract.report import CapturableGraphsReport, PlanGapsReport
 from gaudi_runtime.errors import BucketsMissing, PlanImpossible
-from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch, find_gaps
-from gaudi_runtime.planning.planner import plan_of_device
+from gaudi_runtime.plan_check import capturable_plan_graphs, check_plan_before_fetch, find_plan_gaps
+from gaudi_runtime.planning.planner import make_plan_for_device
 from tests.support.policies import EXPONENTIAL
 from tests.unit.runtime.configs import sim_config
 
@@ -33,7 +33,7 @@ def config(limits: Limits = LONG, **fields: Any) -> RuntimeConfig:
 
 def test_prompt_computed_as_nan_is_refused() -> None:
     with pytest.raises(PlanImpossible) as refused:
-        check_before_fetch(config(), {})
+        check_plan_before_fetch(config(), {})
     assert str(refused.value).startswith(
         "prompt bucket (1, 8192, 978) has an attention bias of 2185232384 bytes for each prompt. With 2147483648 or "
         "more bytes, the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
@@ -43,19 +43,19 @@ def test_prompt_computed_as_nan_is_refused() -> None:
 
 @pytest.mark.parametrize("tokens", [7680, 4096])
 def test_computable_prompts_are_accepted(tokens: int) -> None:
-    check_before_fetch(config(LONG.model_copy(update={"max_num_batched_tokens": tokens})), {})
+    check_plan_before_fetch(config(LONG.model_copy(update={"max_num_batched_tokens": tokens})), {})
 
 
 def test_variable_of_the_process_enables_tiled_queries() -> None:
-    check_before_fetch(config(), {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"})
+    check_plan_before_fetch(config(), {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"})
 
 
 def test_impossible_policy_is_refused_before_the_fetch() -> None:
     with pytest.raises(PlanImpossible, match="the bucket file has no prompt bucket"):
-        check_before_fetch(config(bucketing=BucketPolicy(strategy="file", file="(1, 1, 8)")), {})
+        check_plan_before_fetch(config(bucketing=BucketPolicy(strategy="file", file="(1, 1, 8)")), {})
 
 
-def found_gaps(blocks: DeviceBlocks, *, gapless: bool | None, enabled: bool = True) -> PlanGaps:
+def found_gaps(blocks: DeviceBlocks, *, gapless: bool | None, enabled: bool = True) -> PlanGapsReport:
     limits = Limits(
         max_model_len=2048,
         max_num_seqs=4,
@@ -66,7 +66,7 @@ def found_gaps(blocks: DeviceBlocks, *, gapless: bool | None, enabled: bool = Tr
     )
     policy = BucketPolicy(strategy="file", file=FEW_BLOCKS)
     found = config(limits, bucketing=policy, warmup=WarmupConfig(enabled=enabled))
-    return find_gaps(plan_of_device(policy, limits, blocks), found, blocks)
+    return find_plan_gaps(make_plan_for_device(policy, limits, blocks), found, blocks)
 
 
 def test_batches_of_the_real_blocks_without_a_bucket_are_refused() -> None:
@@ -75,7 +75,7 @@ def test_batches_of_the_real_blocks_without_a_bucket_are_refused() -> None:
 
 
 def test_fewer_real_blocks_leave_no_gap() -> None:
-    assert found_gaps(DeviceBlocks(100, 16, 16), gapless=True) == PlanGaps()
+    assert found_gaps(DeviceBlocks(100, 16, 16), gapless=True) == PlanGapsReport()
 
 
 @pytest.mark.parametrize(("gapless", "enabled"), [(None, True), (True, False)])
@@ -86,7 +86,7 @@ def test_allowed_gaps_are_reported(gapless: bool | None, enabled: bool) -> None:
     assert "decode shapes" in found.message
 
 
-def capturable(**fields: Any) -> CapturableGraphs:
+def capturable(**fields: Any) -> CapturableGraphsReport:
     limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True, block_size=128)
     policy = BucketPolicy.model_validate(
         {
@@ -94,8 +94,8 @@ def capturable(**fields: Any) -> CapturableGraphs:
             "prompt": {"query": {"min": 128, "step": 128, "max": 512}, "context": {"min": 0, "step": 1, "max": 3}},
         }
     )
-    plan = plan_of_device(policy, limits, DeviceBlocks.from_limits(32, limits))
-    found = capturable_graphs(plan, config(limits, bucketing=policy, **fields), limits)
+    plan = make_plan_for_device(policy, limits, DeviceBlocks.from_limits(32, limits))
+    found = capturable_plan_graphs(plan, config(limits, bucketing=policy, **fields), limits)
     assert len(plan.prompt) == 16
     assert found.decode == len(plan.decode)
     return found

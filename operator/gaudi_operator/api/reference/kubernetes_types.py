@@ -9,7 +9,7 @@ from functools import cached_property
 from pydantic import BaseModel
 
 from gaudi_operator.api.base import SecretKey
-from gaudi_operator.api.schema import Schema, structural_schema
+from gaudi_operator.api.structural_schema import Schema, structural_schema
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration, TopologySpreadConstraint

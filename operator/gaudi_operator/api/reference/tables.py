@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.api.reference.kubernetes_types import KubernetesType, find_kubernetes_type
-from gaudi_operator.api.schema import INT_OR_STRING, Schema
 from gaudi_operator.api.schema_keywords import PRESERVE
+from gaudi_operator.api.structural_schema import INT_OR_STRING, Schema
 
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}
 _UPPER = {
@@ -22,7 +22,7 @@ WRITER_KEYWORDS = frozenset({"required", *_LOWER.values(), *_UPPER.values()})
 
 
 @dataclass(frozen=True)
-class FieldRow:
+class FieldTableRow:
     """One field. `path` is relative to its section."""
 
     path: str
@@ -32,40 +32,40 @@ class FieldRow:
     @property
     def type(self) -> KubernetesType | None:
         """The Kubernetes type of the field or of the entries of its list."""
-        return find_kubernetes_type(entry_schema(self.schema))
+        return find_kubernetes_type(_entry_schema(self.schema))
 
 
-def entry_schema(schema: Schema) -> Schema:
+def _entry_schema(schema: Schema) -> Schema:
     """Return the schema of the entries of a list, or the schema itself."""
     return schema["items"] if schema.get("type") == "array" else schema
 
 
-def direct_fields(schema: Schema) -> Iterator[FieldRow]:
+def direct_table_rows(schema: Schema) -> Iterator[FieldTableRow]:
     """Yield the fields directly inside `schema`."""
     for name, child in schema["properties"].items():
-        yield FieldRow(name, child, name in schema.get("required", []))
+        yield FieldTableRow(name, child, name in schema.get("required", []))
 
 
-def nested_fields(schema: Schema, prefix: str = "", *, expand_types: bool = True) -> Iterator[FieldRow]:
+def nested_table_rows(schema: Schema, prefix: str = "", *, expand_types: bool = True) -> Iterator[FieldTableRow]:
     """Yield every field below `schema`, parents before children. In a path, `[]` means an entry of a list.
 
     Without `expand_types`, the members of Kubernetes types are omitted.
     """
-    entry = entry_schema(schema)
+    entry = _entry_schema(schema)
     prefix += "[]." if entry is not schema else "." if prefix else ""
     for name, child in entry.get("properties", {}).items():
-        row = FieldRow(prefix + name, child, name in entry.get("required", []))
+        row = FieldTableRow(prefix + name, child, name in entry.get("required", []))
         yield row
         if expand_types or not row.type:
-            yield from nested_fields(child, prefix + name, expand_types=expand_types)
+            yield from nested_table_rows(child, prefix + name, expand_types=expand_types)
 
 
-def field_description(row: FieldRow) -> str:
+def field_table_description(row: FieldTableRow) -> str:
     """Return the description of a field."""
     return str(row.schema.get("description", ""))
 
 
-def field_table(rows: Iterable[FieldRow]) -> str:
+def field_table(rows: Iterable[FieldTableRow]) -> str:
     """Return a table of fields. If several fields have the same members, only the members of the first have rows."""
     lines = ["| Field | Type | Meaning |", "|---|---|---|"]
     first_paths: dict[str, str] = {}
@@ -74,7 +74,7 @@ def field_table(rows: Iterable[FieldRow]) -> str:
         if row.path.startswith(omitted):
             continue
         # Escape bars, because a bar ends a table cell.
-        meaning = field_description(row).replace("|", "\\|")
+        meaning = field_table_description(row).replace("|", "\\|")
         members = repr(row.schema.get("properties", row.path))
         if (first_path := first_paths.setdefault(members, row.path)) != row.path:
             omitted += (f"{row.path}.",)
@@ -125,7 +125,7 @@ def _format_bounds(schema: Schema, kind: str) -> str:
     return f", {lower} to {upper}{unit}" if lower is not None else f", at most {upper}{unit}"
 
 
-def _default(row: FieldRow) -> str:
+def _default(row: FieldTableRow) -> str:
     if row.required:
         return ", **required**"
     default: Any = row.schema.get("default")

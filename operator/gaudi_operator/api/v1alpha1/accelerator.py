@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules
+from gaudi_operator.api.schema_keywords import SchemaRule, schema_config_with_rules
 from gaudi_runtime.contract.config import Ranks
 
 CARD_RESOURCE = "habana.ai/gaudi"
@@ -24,18 +24,18 @@ class Generation(StrEnum):
 class Accelerator(ApiModel):
     """Cards and device memory of one pod."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="self.generation != 'none' || has(self.deviceMemory)",
             message="spec.accelerator.deviceMemory is required if generation is 'none': set the memory for weights "
             "and KV cache, such as 8Gi",
         ),
-        Rule(
+        SchemaRule(
             rule="self.generation == 'none' || !has(self.deviceMemory)",
             message="spec.accelerator.deviceMemory is only for generation 'none', because pods measure the memory of "
             "cards: remove it",
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.resourceClaimTemplateName) || self.generation != 'none'",
             message="spec.accelerator.resourceClaimTemplateName needs a card: set generation to gaudi2 or gaudi3",
         ),
@@ -62,17 +62,17 @@ class Accelerator(ApiModel):
 class Parallelism(ApiModel):
     """Distribution of one replica of the model over cards and nodes. A replica has tensor x pipeline x data ranks."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="(self.nodes == 1) == (oldSelf.nodes == 1)",
             message="spec.parallelism.nodes cannot change between one node and several nodes, because the pods are "
             "of another kind: create a new GaudiInference",
         ),
-        Rule(
+        SchemaRule(
             rule="self.tensor * self.pipeline * self.data % self.nodes == 0",
             message="spec.parallelism.nodes must divide tensor x pipeline x data",
         ),
-        Rule(
+        SchemaRule(
             rule="!self.expert || self.tensor * self.data > 1",
             message="spec.parallelism.expert needs more than one rank: raise tensor or data",
         ),

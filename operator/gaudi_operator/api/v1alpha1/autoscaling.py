@@ -5,15 +5,15 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.schema_keywords import Block, Rule, config_with_rules
+from gaudi_operator.api.schema_keywords import Block, SchemaRule, schema_config_with_rules
 from gaudi_operator.api.v1alpha1.rollout import MAX_REPLICAS
 
 
 class Autoscaling(ApiModel):
     """HorizontalPodAutoscaler that writes replicas through the scale subresource (docs/how-to/scaling.md)."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="self.minReplicas <= self.maxReplicas",
             message="spec.autoscaling.minReplicas must be at most maxReplicas",
         )

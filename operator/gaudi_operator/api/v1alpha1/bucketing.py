@@ -6,8 +6,13 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, Quantity
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default, rules_keyword
-from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
+from gaudi_operator.api.schema_keywords import (
+    SchemaRule,
+    replace_default_keyword,
+    rules_keyword,
+    schema_config_with_rules,
+)
+from gaudi_operator.api.spelling import ContractEnumSpelling, cel_is_one_of_spellings
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import MOST_TEXT, GraphCount, Strategy
 
@@ -18,7 +23,7 @@ class ValueRange(contract.ValueRange):
     model_config = ConfigDict(
         extra="ignore",
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="!has(self.min) || !has(self.max) || self.min <= self.max",
                 message="min must be at most max: the range would be empty",
             )
@@ -58,14 +63,14 @@ class PaddingAware(ApiModel):
 class OptimalSettings(ApiModel):
     """Traffic and budget of strategy Optimal. The strategy minimizes the padding of this traffic within the budget."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="[has(self.promptGraphs) || has(self.decodeGraphs), has(self.graphMemory), "
             "has(self.warmupSeconds)].filter(given, given).size() <= 1",
             message="spec.bucketing.optimal must set only one budget: promptGraphs and decodeGraphs, graphMemory, "
             "or warmupSeconds",
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.graphMemory) || quantity(string(self.graphMemory)).compareTo(quantity('1')) >= 0 &&"
             " quantity(string(self.graphMemory)).compareTo(quantity('1Pi')) <= 0",
             message="spec.bucketing.optimal.graphMemory must be from 1 to 1Pi",
@@ -102,24 +107,24 @@ class Gaps(StrEnum):
 class Bucketing(ApiModel):
     """Buckets that a server prepares. Each request is padded to the smallest bucket that fits the request."""
 
-    model_config = config_with_rules(
-        Rule(
-            rule=f"{cel_is_one_of('strategy', Strategy.FILE)} == has(self.file)",
+    model_config = schema_config_with_rules(
+        SchemaRule(
+            rule=f"{cel_is_one_of_spellings('strategy', Strategy.FILE)} == has(self.file)",
             message="spec.bucketing must set file with strategy File, and only with this strategy",
         ),
-        Rule(
-            rule=f"!has(self.optimal) || {cel_is_one_of('strategy', Strategy.OPTIMAL)}",
+        SchemaRule(
+            rule=f"!has(self.optimal) || {cel_is_one_of_spellings('strategy', Strategy.OPTIMAL)}",
             message="spec.bucketing.optimal is only for strategy Optimal: remove it, or set that strategy",
         ),
-        Rule(
-            rule=f"!has(self.paddingAware) || {cel_is_one_of('strategy', Strategy.PADDING_AWARE)}",
+        SchemaRule(
+            rule=f"!has(self.paddingAware) || {cel_is_one_of_spellings('strategy', Strategy.PADDING_AWARE)}",
             message="spec.bucketing.paddingAware is only for strategy PaddingAware: remove it, or set that strategy",
         ),
     )
-    strategy: Annotated[Strategy, ContractEnum()] = Field(
+    strategy: Annotated[Strategy, ContractEnumSpelling()] = Field(
         Strategy.OPTIMAL,
         description="Method that selects the bucket sizes of each dimension. Default: Optimal.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     gaps: Gaps = Field(
         Gaps.REFUSE,

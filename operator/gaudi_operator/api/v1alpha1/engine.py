@@ -6,13 +6,13 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, number_as_text
 from gaudi_operator.api.schema_keywords import (
-    Rule,
-    config_with_rules,
+    SchemaRule,
     list_map_keywords,
-    mark_operator_default,
+    replace_default_keyword,
     rules_keyword,
+    schema_config_with_rules,
 )
-from gaudi_operator.api.spelling import ContractEnum
+from gaudi_operator.api.spelling import ContractEnumSpelling
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
@@ -31,22 +31,22 @@ Setting = Annotated[
 class Engine(ApiModel):
     """Engine, execution mode, and limits that determine the bucket plan."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="!has(self.maxNumPrefillSeqs) || self.maxNumPrefillSeqs <= self.maxNumSeqs",
             message="spec.engine.maxNumPrefillSeqs must be at most maxNumSeqs",
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.maxNumBatchedTokens) || self.maxNumBatchedTokens >= self.blockSize",
             message="spec.engine.maxNumBatchedTokens must be at least blockSize: no prompt bucket fits otherwise",
         ),
-        Rule(
+        SchemaRule(
             rule="self.name == 'vllm' || !has(self.extraArgs) || self.extraArgs.size() == 0",
             message="spec.engine.extraArgs is only for the vllm engine: remove it",
         ),
     )
     name: EngineName = Field(EngineName.VLLM, description="Engine: vllm, or sim (a simulation that runs no model).")
-    execution_mode: Annotated[ExecutionMode, ContractEnum()] | None = Field(
+    execution_mode: Annotated[ExecutionMode, ContractEnumSpelling()] | None = Field(
         None,
         description="How a bucket is prepared: HpuGraphs captures a graph, TorchCompile compiles a graph, Lazy and"
         " Eager capture no graph. When left out: TorchCompile. If a release changes this default, a running revision"
@@ -63,7 +63,7 @@ class Engine(ApiModel):
         90,
         description="Share of memory that the engine may use, in percent of the memory that is free after the profile"
         " run. Default: 90.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     prefix_caching: bool = Field(
         False,
@@ -83,7 +83,7 @@ class Engine(ApiModel):
         " extraArgs for other arguments, and env for other variables. With the sim engine, names that begin with a"
         " lower-case letter are its script (docs/reference/sim.md).",
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
                 message="every name must be a variable such as VLLM_DEFRAG_THRESHOLD or an argument such as"
                 " --async-scheduling",

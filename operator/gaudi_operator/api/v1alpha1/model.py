@@ -15,7 +15,7 @@ from gaudi_operator.api.base import (
     SecretKey,
     ShortText,
 )
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, list_map_keywords
+from gaudi_operator.api.schema_keywords import SchemaRule, list_map_keywords, schema_config_with_rules
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.bucketing import Tokens
 from gaudi_runtime.contract.config import (
@@ -77,8 +77,8 @@ class OciImageSource(ApiModel):
 class ModelSource(ApiModel):
     """Source of the files of a model. Exactly one source is set."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath),"
             " has(self.ociImage)].filter(x, x).size() == 1",
             message="must name exactly one of huggingFace, persistentVolumeClaim, hostPath or ociImage",
@@ -101,8 +101,8 @@ class ModelSource(ApiModel):
 class FetchCache(ApiModel):
     """Storage of a model's downloaded files: a PersistentVolumeClaim, or a folder that is deleted with its pod."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="!(has(self.existingClaim) && has(self.sizeLimit))",
             message="spec.model.cache.sizeLimit is only for a cache without existingClaim: remove one of the fields",
         )
@@ -125,8 +125,8 @@ class Quantization(ApiModel):
     The method `inc` needs a configuration file in the model's folder. The configuration file names the measurements.
     """
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="self.method != 'inc' || has(self.configFile)",
             message="spec.model.quantization.configFile is required when method is inc",
         )
@@ -156,13 +156,13 @@ class Adapter(ApiModel):
 class Lora(ApiModel):
     """LoRA adapters that are served next to the model, and the memory that pods reserve for them."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="self.maxRank in [1, 8, 16, 32, 64, 128, 256, 320, 512]",
             message="spec.model.lora.maxRank must be 1, 8, 16, 32, 64, 128, 256, 320 or 512: use the first of these"
             " values that is not below the highest rank of the adapters",
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.maxAdapters) || (has(self.adapters) && self.maxAdapters <= self.adapters.size())",
             message="spec.model.lora.maxAdapters must be at most the number of adapters",
         ),
@@ -185,22 +185,22 @@ class Lora(ApiModel):
 class Model(ApiModel):
     """Checkpoint of the model, and the model names for requests."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="!has(self.servedNames) || self.servedNames.all(name, self.servedNames.exists_one(n, n == name))",
             message="spec.model.servedNames must be distinct: remove the second entry",
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.lora.adapters) || !has(self.servedNames) ||"
             " !self.lora.adapters.exists(adapter, adapter.name in self.servedNames)",
             message="spec.model.lora.adapters and servedNames must not share a name, because requests select a model by"
             " its name: rename one",
         ),
-        Rule(
+        SchemaRule(
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
             message="spec.model.kvCacheDtype fp8_inc requires quantization.method inc, which provides its scales",
         ),
-        Rule(
+        SchemaRule(
             rule="!(has(self.cache) && (has(self.cache.existingClaim) || has(self.cache.sizeLimit))) ||"
             " has(self.source.huggingFace) ||"
             " (has(self.lora.adapters) && self.lora.adapters.exists(adapter, has(adapter.source.huggingFace)))",

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import Annotations, ApiModel
-from gaudi_operator.api.schema_keywords import Block, Rule, config_with_rules
+from gaudi_operator.api.schema_keywords import Block, SchemaRule, schema_config_with_rules
 
 
 class ServiceType(StrEnum):
@@ -44,10 +44,10 @@ PUBLISHED = (
     "spec.service.type other than ClusterIP publishes the model to everyone who can reach the Service: set "
     "server.apiKeySecretRef, or set networkAccess.from to Clients and list the clients"
 )
-NOT_PUBLISHED = Rule(
+NOT_PUBLISHED = SchemaRule(
     rule=f"{_cel_is_protected('self')} || !{_cel_is_protected('oldSelf')}", message=PUBLISHED, before=True
 )
-REACHED_FROM_OUTSIDE = Rule(
+REACHED_FROM_OUTSIDE = SchemaRule(
     rule="self.service.type == 'ClusterIP' || self.networkAccess.from != 'SameNamespace'",
     message="spec.service.type other than ClusterIP needs another networkAccess.from than SameNamespace, because only "
     "pods of this namespace would reach the model. Set it to Clients and list ipBlock ranges, or set it to Everyone",
@@ -70,8 +70,8 @@ class AccessFrom(StrEnum):
 class NetworkAccess(ApiModel):
     """NetworkPolicy for ingress of the pods. The policy also admits the operator and monitoring to the status port."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="(self.from == 'Clients') == has(self.clients)",
             message="spec.networkAccess.clients must be set if from is Clients, and only then",
         )

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules
+from gaudi_operator.api.schema_keywords import SchemaRule, schema_config_with_rules
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 
@@ -67,18 +67,18 @@ PRINTER_COLUMNS = (
 class GaudiInference(ApiModel):
     """Model served on Intel Gaudi. Replicas receive traffic after the required graphs are captured."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
             message=f"metadata.name must be at most {MAX_NAME_LENGTH} characters, because longer names of pods are not"
             " valid label values",
         ),
-        Rule(
+        SchemaRule(
             rule=f"self.spec.parallelism.nodes == 1 || size(self.metadata.name) <= {MAX_GROUP_NAME_LENGTH}",
             message=f"metadata.name must be at most {MAX_GROUP_NAME_LENGTH} characters with spec.parallelism.nodes"
             " above 1, because longer names of groups and pods are not valid label values",
         ),
-        Rule(
+        SchemaRule(
             rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
             message="metadata.name must start with a letter and contain only a-z, 0-9 and '-': the Service"
             " has this name",

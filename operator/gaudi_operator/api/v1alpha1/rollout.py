@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Seconds
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default
+from gaudi_operator.api.schema_keywords import SchemaRule, replace_default_keyword, schema_config_with_rules
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -44,14 +44,14 @@ class Canary(ApiModel):
         10,
         description="Maximum number of compiles that requests of one pod wait for before the rollout is complete. A"
         " higher number fails the revision. Compiles count only if the canary is observed. Default: 10.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
         description="Maximum share of failed answers of one pod before the rollout is complete, in percent. Failed"
         " answers have status 500 or above, or a stream that breaks off. A higher share fails the revision if at"
         " least five answers failed. Answers count only if the canary is observed. Default: 5.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     max_padding_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
         15,
@@ -59,19 +59,19 @@ class Canary(ApiModel):
         " plan that was learned from traffic (strategy Optimal). A higher excess fails the revision. Checked after"
         " 200 prompt batches of the pod, if the canary is observed and the stable revision has another plan. Default:"
         " 15.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
 
 
 class Rollout(ApiModel):
     """How a new revision replaces the old revision. Old pods are deleted only as new pods become ready."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule=f"!(string(self.maxSurge) in {_ZERO})",
             message="spec.rollout.maxSurge must be above 0: to replace pods in place, set type to InPlace",
         ),
-        Rule(
+        SchemaRule(
             rule=f"self.type != 'InPlace' || !has(self.maxUnavailable) || !(string(self.maxUnavailable) in {_ZERO})",
             message="spec.rollout.maxUnavailable cannot be 0 with type InPlace, because a replica is missing while pods"
             " are replaced in place: remove it, or set another type",
@@ -108,13 +108,13 @@ class Rollout(ApiModel):
     )
     paused: bool = Field(False, description="Whether the rollout is paused. Ready pods keep serving.")
     canary: Canary = Field(
-        Canary(), description="Criteria for the first pod of a revision.", json_schema_extra=mark_operator_default
+        Canary(), description="Criteria for the first pod of a revision.", json_schema_extra=replace_default_keyword
     )
     on_failure: OnFailure = Field(
         OnFailure.ROLLBACK,
         description="Reaction to a failed revision: Rollback returns to the last good revision, Pause keeps the"
         " failed pods for inspection. Default: Rollback.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(
         5, description="Number of old revisions that are stored."

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Labels, LabelValue
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules
+from gaudi_operator.api.schema_keywords import SchemaRule, schema_config_with_rules
 
 LabelKey = Annotated[
     str,
@@ -18,11 +18,11 @@ LabelKey = Annotated[
 ]
 ComparedValues = Annotated[tuple[LabelValue, ...], Field(max_length=16)]
 
-VALUES_OF_A_COMPARISON = Rule(
+VALUES_OF_A_COMPARISON = SchemaRule(
     rule="!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
     message="values is needed when operator is In or NotIn",
 )
-NO_VALUES_OF_EXISTENCE = Rule(
+NO_VALUES_OF_EXISTENCE = SchemaRule(
     rule="!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || self.values.size() == 0",
     message="values must be left out when operator is Exists or DoesNotExist",
 )
@@ -40,7 +40,7 @@ class SelectorOperator(StrEnum):
 class LabelRequirement(ApiModel):
     """Comparison of one label by a label selector."""
 
-    model_config = config_with_rules(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
+    model_config = schema_config_with_rules(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
     key: LabelKey = Field(description="Key of the label.")
     operator: SelectorOperator = Field(description="Comparison: In, NotIn, Exists or DoesNotExist.")
     values: ComparedValues = Field((), description="Values for In and NotIn.")

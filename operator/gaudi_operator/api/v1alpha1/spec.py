@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules
-from gaudi_operator.api.spelling import cel_is_one_of
+from gaudi_operator.api.schema_keywords import SchemaRule, schema_config_with_rules
+from gaudi_operator.api.spelling import cel_is_one_of_spellings
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
@@ -28,23 +28,23 @@ _POD_BLOCKS = ("affinity", "topologySpreadConstraints", "volumes", "volumeMounts
 class GaudiInferenceSpec(ApiModel):
     """Desired state of a model that is served on Gaudi."""
 
-    model_config = config_with_rules(
+    model_config = schema_config_with_rules(
         NOT_PUBLISHED,
         REACHED_FROM_OUTSIDE,
-        Rule(
+        SchemaRule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
-            f" self.engine.name == 'sim' || {cel_is_one_of('engine.executionMode', *_WITHOUT_A_CARD)}",
+            f" self.engine.name == 'sim' || {cel_is_one_of_spellings('engine.executionMode', *_WITHOUT_A_CARD)}",
             message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is 'none', "
             "because only cards capture HPU graphs",
         ),
-        Rule(
+        SchemaRule(
             rule="self.accelerator.generation == 'none' || has(self.accelerator.resourceClaimTemplateName) ||"
             " self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data"
             " <= 8 * self.parallelism.nodes",
             message="spec.parallelism needs more than 8 cards per node (tensor x pipeline x data / nodes): lower"
             " tensor, pipeline or data, or raise nodes",
         ),
-        Rule(
+        SchemaRule(
             rule="self.?warmup.?graphMemoryPercent.orValue(10) > 0 || self.?readiness.?onShortfall.orValue('') =="
             " 'ServeAndWarn' || self.?readiness.?minCapturedPromptPercent.orValue(0) +"
             " self.?readiness.?minCapturedDecodePercent.orValue(0) == 0",
@@ -52,35 +52,35 @@ class GaudiInferenceSpec(ApiModel):
             " it, or set minCapturedPromptPercent and minCapturedDecodePercent to 0",
         ),
         *(
-            Rule(
+            SchemaRule(
                 rule=f"self.parallelism.nodes == 1 || !self.?pod.?{field}.hasValue()",
                 message=f"spec.pod.{field} is not available with parallelism.nodes above 1, because a LeaderWorkerSet"
                 " with a wrong pod template is not refused: remove it",
             )
             for field in _POD_BLOCKS
         ),
-        Rule(
+        SchemaRule(
             rule="self.engine.blockSize <= self.model.maxModelLen",
             message="spec.engine.blockSize must be at most model.maxModelLen",
         ),
-        Rule(
+        SchemaRule(
             rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"
             " self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) >= self.model.maxModelLen",
             message="spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false:"
             " a prompt is then processed in one step. Raise it, or set chunkedPrefill to true",
         ),
-        Rule(
+        SchemaRule(
             rule="self.engine.name != 'vllm' || self.engine.maxNumSeqs <= (has(self.engine.maxNumBatchedTokens) ?"
             " self.engine.maxNumBatchedTokens : self.model.maxModelLen)",
             message="spec.engine.maxNumSeqs must be at most maxNumBatchedTokens (maxModelLen when left out) with the"
             " vllm engine, because every running sequence needs one token per step: lower maxNumSeqs",
         ),
-        Rule(
+        SchemaRule(
             rule="self.engine.name != 'vllm' || self.accelerator.generation != 'none' ||"
             " !has(self.model.quantization) || self.model.quantization.method != 'inc'",
             message="spec.model.quantization.method inc needs a card: set accelerator.generation to gaudi2 or gaudi3",
         ),
-        Rule(
+        SchemaRule(
             rule="self.engine.prefixCaching || self.engine.?chunkedPrefill.orValue("
             "self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) < self.model.maxModelLen) ||"
             " !self.?bucketing.?prompt.?context.hasValue()",

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, Percent
-from gaudi_operator.api.schema_keywords import Rule, rules_keyword
-from gaudi_runtime.trace_collector import GRPC, HTTP, Collector, traces_endpoint
+from gaudi_operator.api.schema_keywords import SchemaRule, rules_keyword
+from gaudi_runtime.trace_collector import GRPC, HTTP, TraceCollector, trace_collector_endpoint
 
 GRPC_PORT = 4317
 """The port of OTLP over gRPC."""
@@ -20,11 +20,11 @@ OtlpAddress = Annotated[
     ),
     Field(
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="self.startsWith('https://') || self.startsWith('http://')",
                 message="must start with https:// or http://, such as http://otel-collector.monitoring:4317",
             ),
-            Rule(
+            SchemaRule(
                 rule="!self.contains('@') && !self.contains('?')",
                 message="must not contain a password or a key: put the header of your collector into a Secret, and set"
                 " it in engine.env as OTEL_EXPORTER_OTLP_HEADERS",
@@ -64,7 +64,7 @@ class TraceReceiver(ApiModel):
     sampling_percent: Percent = Field(100, description="Default of spec.tracing.samplingPercent.")
 
     @property
-    def collector(self) -> Collector:
+    def collector(self) -> TraceCollector:
         """The complete address and the protocol."""
         protocol = self.protocol or (GRPC if urlsplit(self.endpoint).port == GRPC_PORT else HTTP)
-        return Collector(traces_endpoint(self.endpoint, protocol), str(protocol))
+        return TraceCollector(trace_collector_endpoint(self.endpoint, protocol), str(protocol))

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Seconds
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules, mark_operator_default
+from gaudi_operator.api.schema_keywords import SchemaRule, replace_default_keyword, schema_config_with_rules
 from gaudi_operator.api.v1alpha1.model import OciImageSource
 
 
@@ -29,7 +29,7 @@ class Warmup(ApiModel):
         10,
         description="Share of the usable memory that is reserved for graphs, in percent. The KV cache gets the rest."
         " Default: 10.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     time_budget_seconds: Seconds | None = Field(
         None,
@@ -86,14 +86,14 @@ class Readiness(ApiModel):
         Shortfall.BLOCK,
         description="Reaction to a pod whose warm-up is incomplete or below the thresholds: Block keeps the pod out of"
         " traffic, ServeAndWarn lets the pod serve. Default: Block.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     on_recompiles: OnRecompiles = Field(
         OnRecompiles.WARN,
         description="Reaction to requests of a ready pod that wait for compiles. Ignore only counts the compiles in"
         " the status. Warn also sets the condition BucketCoverage. CloseGate also takes a pod with more than"
         " maxRecentRecompiles out of traffic while enough other pods serve. Default: Warn.",
-        json_schema_extra=mark_operator_default,
+        json_schema_extra=replace_default_keyword,
     )
     max_recent_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
@@ -126,22 +126,22 @@ class RecipeCache(ApiModel):
     See docs/how-to/recipe-cache.md.
     """
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="!has(self.existingClaim) || !has(self.storageClassName)",
             message="spec.recipeCache.storageClassName is for the claim that the operator creates: leave it out with"
             " existingClaim",
         ),
-        Rule(
+        SchemaRule(
             rule=f"{_NO_PVC_OF_OURS} || has(self.storageClassName) == has(oldSelf.storageClassName) &&"
             " (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
             message="spec.recipeCache.storageClassName cannot be changed: a PersistentVolumeClaim keeps its class",
         ),
-        Rule(
+        SchemaRule(
             rule=f"{_NO_PVC_OF_OURS} || self.accessMode == oldSelf.accessMode",
             message="spec.recipeCache.accessMode cannot be changed: a PersistentVolumeClaim keeps it",
         ),
-        Rule(
+        SchemaRule(
             rule=f"{_NO_PVC_OF_OURS} || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
             message="spec.recipeCache.size cannot be lowered: a PersistentVolumeClaim only grows",
         ),

@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.status import (
     PodState,
     RevisionPhase,
 )
-from gaudi_operator.core.inference import read_status
+from gaudi_operator.core.inference import read_inference_status
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.text import make_one_line
@@ -99,7 +99,7 @@ def explain(resource: Manifest) -> Explanation:
 
     A status that describes an older spec is not used.
     """
-    status, metadata = read_status(resource), resource["metadata"]
+    status, metadata = read_inference_status(resource), resource["metadata"]
     conditions = {condition.type: condition for condition in status.conditions}
     identity = {"name": metadata["name"], "namespace": metadata["namespace"]}
     if status.observed_generation != metadata.get("generation", 0):

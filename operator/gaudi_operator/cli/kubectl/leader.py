@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_operator.core.text_formats import parse_timestamp_text
 from gaudi_runtime.units import plural
 
 CLOCK_SKEW = timedelta(seconds=60)
@@ -23,7 +23,7 @@ def why_no_leader(lease: Mapping[str, Any] | None, now: datetime) -> str | None:
     if lease is None:
         return "does not exist (--lease selects another one)"
     spec = lease.get("spec") or {}
-    renewed_at = parse_timestamp(spec.get("renewTime"))
+    renewed_at = parse_timestamp_text(spec.get("renewTime"))
     if not spec.get("holderIdentity") or renewed_at is None:
         return "has no holder"
     age = now - renewed_at
@@ -34,6 +34,6 @@ def why_no_leader(lease: Mapping[str, Any] | None, now: datetime) -> str | None:
 
 def minutes_without_change(resource: Manifest, now: datetime) -> int:
     """Return the whole minutes since the last change of a resource: its spec, metadata or status. 0 if unknown."""
-    times = [parse_timestamp(entry.get("time")) for entry in resource["metadata"].get("managedFields") or ()]
+    times = [parse_timestamp_text(entry.get("time")) for entry in resource["metadata"].get("managedFields") or ()]
     last_change = max((time for time in times if time), default=now)
     return max(0, (now - last_change) // timedelta(minutes=1))

@@ -14,10 +14,10 @@ import typer
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
-from gaudi_operator.core.inference import read_identity, read_status
+from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
+from gaudi_operator.core.inference import read_inference_identity, read_inference_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.controller_revision import read_controller_revisions
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.text import make_one_line
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
 
 
-class RolloutOutcome(Enum):
+class RolloutStatusOutcome(Enum):
     """The outcome that `kubectl gaudi rollout status` reports: waiting, done or failed."""
 
     WAITING = auto()
@@ -36,49 +36,49 @@ class RolloutOutcome(Enum):
 
 
 @dataclass(frozen=True)
-class RolloutSummary:
+class RolloutStatusSummary:
     """The status of a rollout for `kubectl gaudi rollout status`: outcome, sentence and progress.
 
     `warmup_percent` is the warm-up progress of the slowest pod of the current revision. `ready_replicas` is a text of
     ready and desired replicas, such as "1/2".
     """
 
-    outcome: RolloutOutcome
+    outcome: RolloutStatusOutcome
     sentence: str
     warmup_percent: int
     ready_replicas: str
 
 
-def evaluate_rollout(resource: Manifest, revisions: Sequence[Revision]) -> RolloutSummary:
+def evaluate_rollout_status(resource: Manifest, revisions: Sequence[Revision]) -> RolloutStatusSummary:
     """Return the status of a rollout.
 
     `revisions` are the stored revisions, which show whether the operator has observed a changed annotation.
     """
-    status = read_status(resource)
+    status = read_inference_status(resource)
     outcome, sentence = _evaluate_outcome(resource, status, revisions)
-    warmup_percent = 100 if outcome is RolloutOutcome.DONE else status.warmup.percent if status.warmup else 0
+    warmup_percent = 100 if outcome is RolloutStatusOutcome.DONE else status.warmup.percent if status.warmup else 0
     ready_replicas = f"{status.ready_replicas}/{resource['spec'].get('replicas', 1)}"
-    return RolloutSummary(outcome, make_one_line(sentence), warmup_percent, ready_replicas)
+    return RolloutStatusSummary(outcome, make_one_line(sentence), warmup_percent, ready_replicas)
 
 
 def _evaluate_outcome(
     resource: Manifest, status: GaudiInferenceStatus, revisions: Sequence[Revision]
-) -> tuple[RolloutOutcome, str]:
+) -> tuple[RolloutStatusOutcome, str]:
     display_name = f'{SINGULAR} "{resource["metadata"]["name"]}"'
     conditions = {condition.type: condition for condition in status.conditions}
     if not _is_observed(resource, status, revisions):
-        return RolloutOutcome.WAITING, f"Waiting for the spec of {display_name} to be observed..."
+        return RolloutStatusOutcome.WAITING, f"Waiting for the spec of {display_name} to be observed..."
     if _is_true(conditions.get("Ready")):
-        return RolloutOutcome.DONE, f"{display_name} successfully rolled out"
+        return RolloutStatusOutcome.DONE, f"{display_name} successfully rolled out"
     stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
     if stalled is not None and _is_true(stalled):
-        return RolloutOutcome.FAILED, f"{display_name} stopped ({stalled.reason}): {stalled.message}"
+        return RolloutStatusOutcome.FAILED, f"{display_name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "no status yet"
     if ready and ready.reason == "RollingBack":
         # Print only the first sentence of the message. The other sentences repeat the reason for every pod, and the
         # condition `Stalled` will report the reason.
-        return RolloutOutcome.WAITING, f"{display_name} is rolled back: {message.partition('. ')[0]}"
-    return RolloutOutcome.WAITING, f"Waiting for {display_name} rollout to finish: {message}"
+        return RolloutStatusOutcome.WAITING, f"{display_name} is rolled back: {message.partition('. ')[0]}"
+    return RolloutStatusOutcome.WAITING, f"Waiting for {display_name} rollout to finish: {message}"
 
 
 def _is_observed(resource: Manifest, status: GaudiInferenceStatus, revisions: Sequence[Revision]) -> bool:
@@ -92,7 +92,7 @@ def _is_observed(resource: Manifest, status: GaudiInferenceStatus, revisions: Se
         return False
     if _is_spec_refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
         return True
-    restarted_at = read_identity(resource).restarted_at
+    restarted_at = read_inference_identity(resource).restarted_at
     phase_by_name = {revision.name: revision.phase for revision in status.revisions}
     matching_revisions = [revision for revision in revisions if revision.inputs.get("restartedAt") == restarted_at]
     return any(
@@ -121,41 +121,43 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
-class BooleanText(StrEnum):
+class _BooleanText(StrEnum):
     """The values of the option --watch of `kubectl gaudi rollout status`, for example --watch=false."""
 
     TRUE = "true"
     FALSE = "false"
 
 
-Watch = Annotated[BooleanText, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
+Watch = Annotated[_BooleanText, typer.Option("-w", "--watch", help="Wait until the rollout is complete or has failed.")]
 Timeout = Annotated[str, typer.Option(help="Timeout, such as 90s or 5m; 0 waits without a limit.")]
 
 
 @with_resource
-def rollout_status(selection: SelectedResource, watch: Watch = BooleanText.TRUE, timeout: Timeout = "0s") -> None:
+def rollout_status(selection: SelectedResource, watch: Watch = _BooleanText.TRUE, timeout: Timeout = "0s") -> None:
     """Show the status of a rollout. The exit code is 1 if the rollout failed, was rolled back or timed out.
 
     The exit code is 0 after a complete rollout and, with --watch=false, also while the rollout is in progress.
     """
     from rich.console import Console
 
-    timeout_seconds = parse_duration(timeout)
+    timeout_seconds = parse_status_timeout(timeout)
     manifests = (
         _watch_resource(selection, timeout_seconds)
-        if watch is BooleanText.TRUE
+        if watch is _BooleanText.TRUE
         else iter([selection.cluster.fetch_inference(selection.name)])
     )
-    with RolloutProgressBar(Console()) as progress_bar:
+    with RolloutStatusBar(Console()) as progress_bar:
         for manifest in manifests:
-            summary = evaluate_rollout(manifest, stored_revisions(selection.cluster.list_revisions(selection.name)))
-            if summary.outcome is RolloutOutcome.FAILED:
-                raise CommandError(summary.sentence)
+            summary = evaluate_rollout_status(
+                manifest, read_controller_revisions(selection.cluster.list_revisions(selection.name))
+            )
+            if summary.outcome is RolloutStatusOutcome.FAILED:
+                raise ResourceCommandError(summary.sentence)
             progress_bar.show(summary)
-            if summary.outcome is RolloutOutcome.DONE:
+            if summary.outcome is RolloutStatusOutcome.DONE:
                 return
-    if watch is BooleanText.TRUE:
-        raise CommandError(f"timed out after {timeout}: {summary.sentence}")
+    if watch is _BooleanText.TRUE:
+        raise ResourceCommandError(f"timed out after {timeout}: {summary.sentence}")
 
 
 def _watch_resource(selection: SelectedResource, timeout_seconds: float) -> Iterator[Manifest]:
@@ -169,20 +171,20 @@ def _watch_resource(selection: SelectedResource, timeout_seconds: float) -> Iter
         yield from selection.cluster.watch_inference(selection.name, min(remaining_seconds, LONGEST_WATCH_SECONDS))
 
 
-def parse_duration(text: str) -> float:
+def parse_status_timeout(text: str) -> float:
     """Convert the value of --timeout to seconds: "90s", "5m", "1h30m", or "0" for no limit.
 
-    Raises CommandError if the value is not a duration.
+    Raises ResourceCommandError if the value is not a duration.
     """
     parts = _PART.findall(text)
     if text == "0":
         return 0.0
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise CommandError(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
+        raise ResourceCommandError(f"{text} is not a duration: use the form 90s, 5m or 1h30m")
     return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
 
 
-class RolloutProgressBar:
+class RolloutStatusBar:
     """The display of `kubectl gaudi rollout status`: a line for every change, and a progress bar on a terminal.
 
     Use as a context manager.
@@ -208,7 +210,7 @@ class RolloutProgressBar:
         if self._console.is_terminal:
             self._bar.stop()
 
-    def show(self, summary: RolloutSummary) -> None:
+    def show(self, summary: RolloutStatusSummary) -> None:
         """Update the progress bar, and print the sentence of the summary if the sentence has changed."""
         self._bar.update(
             self._task_id,

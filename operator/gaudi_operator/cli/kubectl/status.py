@@ -12,11 +12,17 @@ import typer
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
 from gaudi_operator.cli.kubectl.explanation import NOT_OBSERVED, Explanation, explain
 from gaudi_operator.cli.kubectl.leader import minutes_without_change, why_no_leader
-from gaudi_operator.cli.kubectl.options import CommandError, Output, OutputFormat, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.terminal import create_console, paragraphs, table
-from gaudi_operator.core.inference import read_status
+from gaudi_operator.cli.kubectl.selected_resource import (
+    Output,
+    OutputFormat,
+    ResourceCommandError,
+    SelectedResource,
+    with_resource,
+)
+from gaudi_operator.cli.kubectl.terminal import terminal_console, terminal_paragraphs, terminal_table
+from gaudi_operator.core.inference import read_inference_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_operator.core.text_formats import parse_timestamp_text
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.text import make_one_line
 from gaudi_runtime.errors import ConfigError
@@ -40,7 +46,7 @@ LeaseOption = Annotated[
 
 
 @dataclass(frozen=True)
-class StatusView:
+class _StatusView:
     """The content of `kubectl gaudi status`: heading lines, pods, and the explanation with the next commands."""
 
     heading: tuple[str, ...]
@@ -48,9 +54,9 @@ class StatusView:
     explanation: Explanation
 
 
-def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> StatusView:
+def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> _StatusView:
     """Return the content of `kubectl gaudi status` at the time `now`."""
-    status = read_status(resource)
+    status = read_inference_status(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
     engine_note = "simulated" if resource["spec"].get("engine", {}).get("name") == EngineName.SIM else ""
     minutes = 0 if explanation.ready else minutes_without_change(resource, now)
@@ -58,19 +64,19 @@ def view_status(resource: Manifest, now: datetime, explanation: Explanation) -> 
     ready_note = f"{status.ready_replicas}/{resource['spec'].get('replicas', 1)} ready"
     parts = (name, ready_note, engine_note, _remaining_warmup(status, now), change_note)
     first_line = make_one_line("  ".join(part for part in parts if part))
-    return StatusView((first_line, f"{explanation.reason}: {explanation.sentence}"), status.pods, explanation)
+    return _StatusView((first_line, f"{explanation.reason}: {explanation.sentence}"), status.pods, explanation)
 
 
 def _remaining_warmup(status: GaudiInferenceStatus, now: datetime) -> str:
     """Return the remaining warm-up time as text; empty if the time is unknown or the warm-up is complete."""
-    eta = parse_timestamp(status.warmup.eta) if status.warmup else None
+    eta = parse_timestamp_text(status.warmup.eta) if status.warmup else None
     if eta is None or status.warmup is None or status.warmup.percent == 100:
         return ""
     seconds = max(0, round((eta - now).total_seconds()))
     return f"warm-up {status.warmup.percent} %, about {seconds // 60}:{seconds % 60:02} left (an estimate)"
 
 
-def pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
+def status_pod_rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of `kubectl gaudi status`, one per pod, with cells in the order of COLUMNS.
 
     There is no column for the revision, because the pod's name contains the revision.
@@ -102,7 +108,7 @@ def _format_percent(value: int | None) -> str:
     return "-" if value is None else f"{value} %"
 
 
-def add_leader(explanation: Explanation, no_leader_reason: str | None, lease: str) -> Explanation:
+def add_leader_to_status(explanation: Explanation, no_leader_reason: str | None, lease: str) -> Explanation:
     """Return the explanation with what the Lease shows.
 
     If no operator leads, the status may be out of date, so this reason comes first. If an operator leads but has not
@@ -128,13 +134,13 @@ def _read_explanation(selection: SelectedResource, resource: Manifest, lease: st
     explanation = explain(resource)
     namespace, slash, name = lease.partition("/")
     if not slash:
-        raise CommandError(f"--lease {lease} has no namespace: give NAMESPACE/NAME")
+        raise ResourceCommandError(f"--lease {lease} has no namespace: give NAMESPACE/NAME")
     try:
         reason = why_no_leader(selection.cluster.find_lease(selection.name, namespace, name), now)
     except ConfigError as error:
         unknown = () if explanation.ready else (f"whether an operator leads is unknown: {error}",)
         return replace(explanation, evidence=(*explanation.evidence, *unknown))
-    return add_leader(explanation, reason, lease)
+    return add_leader_to_status(explanation, reason, lease)
 
 
 @with_resource
@@ -152,7 +158,7 @@ def status(
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(asdict(explanation), indent=1))
         return
-    console, view = create_console(), view_status(resource, now, explanation)
+    console, view = terminal_console(), view_status(resource, now, explanation)
     if not watch:
         console.print(status_output(view))
     elif console.is_terminal:
@@ -166,7 +172,7 @@ def status(
             console.print(status_output(changed_view), "")
 
 
-def _watch_views(selection: SelectedResource, lease: str) -> Iterator[StatusView]:
+def _watch_views(selection: SelectedResource, lease: str) -> Iterator[_StatusView]:
     """Yield the content now and after every change, without an end. Raises ConfigError if the resource is deleted."""
     last_view = None
     while True:
@@ -183,15 +189,15 @@ def _watch_views(selection: SelectedResource, lease: str) -> Iterator[StatusView
                 yield view
 
 
-def status_output(view: StatusView) -> "RenderableType":
+def status_output(view: _StatusView) -> "RenderableType":
     """Return the output of `kubectl gaudi status`: the heading, a table of the pods, the evidence and the commands."""
     from rich.console import Group
     from rich.text import Text
 
-    rows = [_coloured_cells(row, pod) for row, pod in zip(pod_rows(view.pods), view.pods, strict=True)]
+    rows = [_coloured_cells(row, pod) for row, pod in zip(status_pod_rows(view.pods), view.pods, strict=True)]
     lines = [Text(line, style="" if number else "bold") for number, line in enumerate(view.heading)]
-    pod_table = table(COLUMNS, rows) if view.pods else Text("No pods.")
-    return Group(*lines, pod_table, *paragraphs(list(_explanation_lines(view.explanation))))
+    pod_table = terminal_table(COLUMNS, rows) if view.pods else Text("No pods.")
+    return Group(*lines, pod_table, *terminal_paragraphs(list(_explanation_lines(view.explanation))))
 
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:

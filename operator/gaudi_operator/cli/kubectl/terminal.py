@@ -17,7 +17,7 @@ WIDTH_OF_A_PIPE = 10_000
 Rows = Sequence[Sequence["Text"]]
 
 
-def create_console() -> "Console":
+def terminal_console() -> "Console":
     """Return the console of `kubectl gaudi` on standard output: lines wrap in a terminal, but not in a pipe."""
     from rich.console import Console
 
@@ -25,7 +25,7 @@ def create_console() -> "Console":
     return console if console.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
 
 
-def table(titles: Sequence[str], rows: Rows) -> "Table":
+def terminal_table(titles: Sequence[str], rows: Rows) -> "Table":
     """Return a table without borders for the terminal. Long cells are wrapped instead of truncated."""
     from rich.table import Table
 
@@ -37,7 +37,7 @@ def table(titles: Sequence[str], rows: Rows) -> "Table":
     return rich_table
 
 
-def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
+def terminal_paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
     """Yield each line as a paragraph. If a terminal wraps the paragraph, all its lines keep the indent.
 
     A line without indent that ends with a colon is a title.

@@ -9,19 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from gaudi_operator.api.base import dump_non_defaults
-from gaudi_operator.cli.kubectl.options import CommandError, SelectedResource, with_resource
-from gaudi_operator.cli.kubectl.rollout import (
-    UNSAID,
-    MergePatch,
-    find_revision,
-    read_stored_revisions,
-    refuse_if_paused,
-)
-from gaudi_operator.core.inference import read_inference, read_status
+from gaudi_operator.api.base import dump_api_model
+from gaudi_operator.cli.kubectl.rollout import MergePatch, refuse_if_paused
+from gaudi_operator.cli.kubectl.rollout_history import UNSAID, find_rollout_revision, read_rollout_history
+from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
+from gaudi_operator.core.inference import read_inference, read_inference_status
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.revision import Revision, read_inputs, revision_inputs
+from gaudi_operator.core.rollout.revision import Revision, read_revision_inputs, revision_inputs
 
 _RESTARTED = "restartedAt"
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
@@ -37,12 +32,12 @@ Force = Annotated[bool, typer.Option("--force", help="Go back even if the revisi
 @with_resource
 def undo(selection: SelectedResource, to_revision: ToRevision = None, force: Force = False) -> None:
     """Change the spec back to an earlier revision. Replicas, thresholds and rollout settings do not change."""
-    resource, revisions = selection.cluster.fetch_inference(selection.name), read_stored_revisions(selection)
+    resource, revisions = selection.cluster.fetch_inference(selection.name), read_rollout_history(selection)
     target_revision = undo_target(resource, revisions, to_revision)
     patch = guarded_undo_patch(resource, target_revision)
-    if failure_message := earlier_failure(target_revision):
+    if failure_message := failure_before_undo(target_revision):
         if not force:
-            raise CommandError(f"{failure_message}. To retry it, use --force")
+            raise ResourceCommandError(f"{failure_message}. To retry it, use --force")
         typer.echo(f"warning: {failure_message}. It is retried.", err=True)
     # Remove the failure mark of the revision before the spec is patched. Otherwise the operator would treat the
     # revision as failed and abandon it.
@@ -62,27 +57,31 @@ def undo(selection: SelectedResource, to_revision: ToRevision = None, force: For
 def undo_target(resource: Manifest, revisions: Sequence[Revision], number_or_name: str | None) -> Revision:
     """Return the revision that `kubectl gaudi rollout undo` restores.
 
-    Raises the same errors as find_revision() and previous_revision().
+    Raises the same errors as find_rollout_revision() and revision_before_undo().
     """
     if number_or_name in UNSAID:
-        return previous_revision(resource, revisions)
-    return find_revision(revisions, str(number_or_name))
+        return revision_before_undo(resource, revisions)
+    return find_rollout_revision(revisions, str(number_or_name))
 
 
-def previous_revision(resource: Manifest, revisions: Sequence[Revision]) -> Revision:
+def revision_before_undo(resource: Manifest, revisions: Sequence[Revision]) -> Revision:
     """Return the revision that undo restores without --to-revision.
 
     This is the newest revision that has served, has not failed and is not the desired revision. `revisions` is sorted,
     newest first. After an automatic rollback, undo therefore restores the revision that is running.
 
-    Raises CommandError if there is no such revision, and SpecUnreadable if another release wrote an unreadable spec.
+    Raises ResourceCommandError if there is no such revision, and SpecUnreadable if another release wrote an unreadable
+    spec.
     """
-    desired_revision, served_names = _desired_revision(resource, revisions), read_status(resource).served_revisions
+    desired_revision, served_names = (
+        _desired_revision(resource, revisions),
+        read_inference_status(resource).served_revisions,
+    )
     candidates = [revision for revision in revisions if revision is not desired_revision]
     for revision in candidates:
         if revision.name in served_names and revision.failure is None:
             return revision
-    raise CommandError(_no_previous_message(candidates))
+    raise ResourceCommandError(_no_previous_message(candidates))
 
 
 def _no_previous_message(candidates: Sequence[Revision]) -> str:
@@ -99,7 +98,7 @@ def _why_not_selected(revision: Revision) -> str:
     return f"failed ({revision.failure.reason})" if revision.failure else "is not recorded as served"
 
 
-def earlier_failure(revision: Revision) -> str | None:
+def failure_before_undo(revision: Revision) -> str | None:
     """Return the earlier failure of a revision as text; None without a failure. After a failure, undo needs --force."""
     failure = revision.failure
     if failure is None:
@@ -116,8 +115,8 @@ def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str,
     """Return the patch that restores `revision`; an empty list if the spec already matches.
 
     The patch tests the generation, so that the API server rejects the patch if the spec has changed since it was read.
-    Raises CommandError if the rollout is paused, and SpecUnreadable if another release wrote an unreadable spec or
-    revision.
+    Raises ResourceCommandError if the rollout is paused, and SpecUnreadable if another release wrote an unreadable spec
+    or revision.
     """
     refuse_if_paused(resource, "undo")
     patch = undo_patch(resource, revision.inputs)
@@ -132,8 +131,8 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     defaults, because rules of the API may depend on whether a field is set.
     Raises SpecUnreadable if this release cannot read the spec or the inputs, because another release wrote them.
     """
-    current_inputs = dump_non_defaults(revision_inputs(read_inference(resource)))
-    restored_inputs = dump_non_defaults(read_inputs(inputs))
+    current_inputs = dump_api_model(revision_inputs(read_inference(resource)))
+    restored_inputs = dump_api_model(read_revision_inputs(inputs))
     return [
         *_spec_operations(resource["spec"], current_inputs, restored_inputs),
         *_annotation_operations(resource, restored_inputs),

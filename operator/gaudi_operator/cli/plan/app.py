@@ -22,7 +22,7 @@ from gaudi_operator.cli.plan.options import (
     SecondsOption,
     with_document,
 )
-from gaudi_operator.cli.plan.output import OutputFormat, OutputOption, print_warnings, write_output
+from gaudi_operator.cli.plan.output import OutputFormat, OutputOption, print_output_warnings, write_output
 from gaudi_runtime.contract.report import BucketPhase
 
 MAX_TRAFFIC_BYTES = 1024 * 1024
@@ -87,9 +87,9 @@ def find(
     gaudi-plan find -f model.yaml 3 412 0                  3 prompts of up to 412 tokens, if maxNumPrefillSeqs allows
     gaudi-plan find -f model.yaml --phase decode 3 1 33    3 sequences with 33 KV blocks
     """
-    from gaudi_operator.cli.plan.buckets import find_output
+    from gaudi_operator.cli.plan.buckets import find_bucket_output
 
-    write_output(find_output(document, phase, (batch_size, query, blocks)), output)
+    write_output(find_bucket_output(document, phase, (batch_size, query, blocks)), output)
 
 
 @app.command()
@@ -125,19 +125,19 @@ def forecast(
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     gaudi-plan forecast -f model.yaml -o svg > graphs.svg    graphs against padding
     """
-    from gaudi_operator.cli.plan.forecast import forecast_deployment
+    from gaudi_operator.cli.plan.forecast import forecast_document
     from gaudi_operator.cli.plan.forecast_output import forecast_output
 
-    deployment_forecast = forecast_deployment(document, card, model)
+    deployment_forecast = forecast_document(document, card, model)
     # These imports load the optimizer, which other forecasts do not need.
     comparison, picture = None, None
     if strategies or output is OutputFormat.SVG:
-        from gaudi_operator.cli.plan.comparison import compare_strategies, draw_strategies
+        from gaudi_operator.cli.plan.comparison import compare_strategies, draw_comparison
 
         kv_blocks = deployment_forecast.forecast.kv_blocks
         compared_document = replace(document, kv_blocks=int(kv_blocks.value)) if kv_blocks else document
         comparison = compare_strategies(compared_document) if strategies else None
-        picture = partial(draw_strategies, compared_document)
+        picture = partial(draw_comparison, compared_document)
     write_output(forecast_output(deployment_forecast, sources=sources, comparison=comparison, picture=picture), output)
     raise typer.Exit(deployment_forecast.verdict.exit_code)
 
@@ -165,17 +165,17 @@ def learn(
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
     from gaudi_operator.cli.plan.document import read_text
-    from gaudi_operator.cli.plan.learn import learn_plan, read_traffic_texts
+    from gaudi_operator.cli.plan.learn import learn_plan, read_traffic_to_learn
     from gaudi_runtime.contract.bucketing import OptimalSettings
 
-    observed_traffic = read_traffic_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
+    observed_traffic = read_traffic_to_learn((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     budget = OptimalSettings(
         prompt_graphs=graphs, decode_graphs=decode_graphs, graph_bytes=graph_bytes, warmup_seconds=warmup_seconds
     )
     learned_plan = learn_plan(document, observed_traffic, budget, form)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         # JSON and YAML output is a patch, which has no field for warnings. Write the warnings to standard error.
-        print_warnings(learned_plan.warnings)
+        print_output_warnings(learned_plan.warnings)
     write_output(learned_plan.command_output(), output)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_operator.cli.plan.document import PlanDocument
-from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
+from gaudi_operator.cli.plan.output import CommandOutput, output_console, output_table
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
@@ -33,12 +33,12 @@ def buckets_output(document: PlanDocument) -> CommandOutput:
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.buckets_of(phase)),
         ],
-        show=lambda: print_plan(plan, stdout_console()),
+        show=lambda: print_plan_buckets(plan, output_console()),
         warnings=warnings,
     )
 
 
-def find_output(document: PlanDocument, phase: BucketPhase, batch_shape: Shape) -> CommandOutput:
+def find_bucket_output(document: PlanDocument, phase: BucketPhase, batch_shape: Shape) -> CommandOutput:
     """Return the output of `gaudi-plan find`: the bucket of a batch, or the shape to compile if no bucket fits.
 
     Raises ConfigError if the server refuses the prompt.
@@ -77,7 +77,7 @@ def _explain_miss(limits: Limits, phase: BucketPhase, batch_shape: Shape, fallba
     return f"no bucket, so the batch would be compiled as {tuple(fallback)} while serving"
 
 
-def print_plan(plan: BucketPlan, console: "Console") -> None:
+def print_plan_buckets(plan: BucketPlan, console: "Console") -> None:
     """Print the prompt buckets and the decode buckets as tables, then the candidates that the planner dropped."""
     console.print(_bucket_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
     console.print(_bucket_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
@@ -91,4 +91,4 @@ def _bucket_table(title: str, blocks_title: str, buckets: Sequence[Bucket]) -> o
         for (batch_size, query_len), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len))
     )
     caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
-    return build_table(rows, ("batch size", "query", blocks_title), title=title, caption=caption)
+    return output_table(rows, ("batch size", "query", blocks_title), title=title, caption=caption)

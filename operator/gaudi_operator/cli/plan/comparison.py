@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.cli.plan.document import PlanDocument
-from gaudi_operator.cli.plan.output import build_table
-from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
+from gaudi_operator.cli.plan.output import output_table
+from gaudi_operator.cli.plan.plan_figures import PlanFigures, calculate_plan_figures, traffic_for_plan_figures
 from gaudi_operator.cli.plan.plot import PlotPoint, plot_svg
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -24,7 +24,7 @@ from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.units import GIB
 
-OPTIMAL = spec_spelling(Strategy.OPTIMAL)
+OPTIMAL = capitalize_contract_word(Strategy.OPTIMAL)
 TABLE_SHARES = {"half": 0.5, "twice": 2.0}
 """The other numbers of graphs in the table, as multiples of Optimal's number."""
 PLOT_SHARES = {**TABLE_SHARES, **{f"{share} times": share for share in (0.35, 0.7, 1.4, 3.0, 4.0)}}
@@ -52,32 +52,35 @@ class Comparison:
         columns = (*COLUMNS, "GiB") if bytes_known else COLUMNS
         rows = ((name, *_figure_cells(figures)[: len(columns)]) for name, figures in self.figures.items())
         caption = f"estimates for all graphs; {self.traffic_source}"
-        return build_table(rows, ("strategy",), columns, caption=caption)
+        return output_table(rows, ("strategy",), columns, caption=caption)
 
 
 def compare_strategies(document: PlanDocument, shares: Mapping[str, float] = TABLE_SHARES) -> Comparison:
     """Return the figures of every strategy, and of Optimal with multiples (`shares`) of its number of graphs."""
     policy, limits, blocks = document.policy, document.limits, document.blocks
-    traffic = expected_traffic(policy, limits, blocks)
+    traffic = traffic_for_plan_figures(policy, limits, blocks)
     plans: dict[str, BucketPlan] = {}
     refusals: dict[str, str] = {}
     file_strategies = () if policy.file is None else (Strategy.FILE,)
     for strategy in (*RANGED_STRATEGIES, *file_strategies, Strategy.OPTIMAL):
         try:
-            plans[spec_spelling(strategy)] = make_plan(policy.model_copy(update={"strategy": strategy}), limits, blocks)
+            plans[capitalize_contract_word(strategy)] = make_plan(
+                policy.model_copy(update={"strategy": strategy}), limits, blocks
+            )
         except PlanImpossible as error:
-            refusals[spec_spelling(strategy)] = str(error)
+            refusals[capitalize_contract_word(strategy)] = str(error)
     if OPTIMAL in plans:
         for name, share in shares.items():
             plans[f"{OPTIMAL}, {name}"] = _plan_with_share(document, traffic.traffic, plans[OPTIMAL], share)
-    unmeasured = has_unmeasured_graphs(document)
+    unmeasured = compares_unmeasured_graphs(document)
     figures = {
-        name: figures_of(plan, limits, blocks, traffic, bytes_unknown=unmeasured) for name, plan in plans.items()
+        name: calculate_plan_figures(plan, limits, blocks, traffic, bytes_unknown=unmeasured)
+        for name, plan in plans.items()
     }
     return Comparison(figures, refusals, traffic.source)
 
 
-def draw_strategies(document: PlanDocument) -> str:
+def draw_comparison(document: PlanDocument) -> str:
     """Return the plot of graphs against padding as SVG text. The plans of Optimal are a curve."""
     points = {
         name: PlotPoint(figures.graphs, figures.padding)
@@ -88,7 +91,7 @@ def draw_strategies(document: PlanDocument) -> str:
     return plot_svg({name: point for name, point in points.items() if "," not in name}, sorted(curve), OPTIMAL)
 
 
-def has_unmeasured_graphs(document: PlanDocument) -> bool:
+def compares_unmeasured_graphs(document: PlanDocument) -> bool:
     """Return True if strategies cannot be compared by graph bytes, because the document's graph sizes are unknown."""
     # Import the forecast in this function, so that importing this module does not load the forecast.
     from gaudi_runtime.forecast.inputs import inputs_from_config

@@ -20,14 +20,14 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
-from gaudi_runtime.knobs.check import ignored_knobs
-from gaudi_runtime.knobs.render import why_settings_invalid
+from gaudi_runtime.knobs.render import why_settings_cannot_render
+from gaudi_runtime.knobs.setting_errors import ignored_knobs
 from gaudi_runtime.planning.coverage import plan_coverage
 from gaudi_runtime.planning.planner import make_plan
 
 if TYPE_CHECKING:
     from gaudi_operator.api.v1alpha1.status import PlanState
-    from gaudi_operator.cli.plan.forecast_target import EstimatedBlocks
+    from gaudi_operator.cli.plan.forecast_target import TargetBlocks
     from gaudi_operator.core.inference import Inference
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
@@ -132,7 +132,7 @@ class PlanDocument:
 
     config: RuntimeConfig
     kv_blocks: int | None = None
-    estimated_blocks: "EstimatedBlocks | None" = None
+    estimated_blocks: "TargetBlocks | None" = None
     inference: "Inference | None" = None
     manifest_warnings: tuple[str, ...] = ()
     measured_plan: "PlanState | None" = None
@@ -199,19 +199,19 @@ def read_plan_document(document: Document, *, stored: bool = False) -> PlanDocum
 
 
 def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
-    from gaudi_operator.cli.plan.forecast_target import estimate_blocks, forecast_target
-    from gaudi_operator.cli.plan.manifest import read_manifest
-    from gaudi_operator.core.admission.engine_settings import why_settings_are_wrong
+    from gaudi_operator.cli.plan.forecast_target import estimate_target_blocks, forecast_target
+    from gaudi_operator.cli.plan.manifest import read_inference_manifest
+    from gaudi_operator.core.admission.engine_settings import why_engine_settings_are_wrong
     from gaudi_operator.core.rendering.runtime_config import runtime_config
 
-    inference, warnings = read_manifest(document, stored=stored)
-    reason = why_settings_are_wrong(inference)
+    inference, warnings = read_inference_manifest(document, stored=stored)
+    reason = why_engine_settings_are_wrong(inference)
     if reason:
         raise ConfigError(reason.removesuffix("."))
     config, target = runtime_config(inference), forecast_target(inference.spec)
     return PlanDocument(
         config,
-        estimated_blocks=estimate_blocks(config, target) if target else None,
+        estimated_blocks=estimate_target_blocks(config, target) if target else None,
         inference=inference,
         manifest_warnings=warnings,
         measured_plan=_measured_plan(document) if stored else None,
@@ -220,16 +220,16 @@ def _from_manifest(document: Document, *, stored: bool) -> PlanDocument:
 
 def _measured_plan(document: Document) -> "PlanState | None":
     """Return the plan in the status if a pod measured the plan and the status describes the current spec."""
-    from gaudi_operator.core.inference import read_status
+    from gaudi_operator.core.inference import read_inference_status
 
-    status = read_status(document)
+    status = read_inference_status(document)
     plan = status.plan if status.observed_generation == document["metadata"].get("generation") else None
     return plan if plan is not None and plan.warmup_seconds is not None else None
 
 
 def _from_runtime_config(document: Document) -> PlanDocument:
     config = RuntimeConfig.model_validate(document)
-    reason = why_settings_invalid(config.engine)
+    reason = why_settings_cannot_render(config.engine)
     if reason:
         raise ConfigError(reason)
     return PlanDocument(config)

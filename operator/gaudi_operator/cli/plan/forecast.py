@@ -1,6 +1,6 @@
 """`gaudi-plan forecast`: memory, graphs and warm-up time of a deployment without a card.
 
-`forecast_deployment` finds the model and the card of a document, forecasts the deployment, and finds changes with which
+`forecast_document` finds the model and the card of a document, forecasts the deployment, and finds changes with which
 the deployment would fit. verdict.py judges the forecast. forecast_output.py writes the forecast and the verdict.
 """
 
@@ -10,14 +10,18 @@ from pathlib import Path
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.forecast_target import forecast_target
-from gaudi_operator.cli.plan.plan_figures import PlanFigures, expected_traffic, figures_of
+from gaudi_operator.cli.plan.plan_figures import PlanFigures, calculate_plan_figures, traffic_for_plan_figures
 from gaudi_operator.cli.plan.validation_hints import validation_hints
-from gaudi_operator.cli.plan.verdict import DeploymentForecast
-from gaudi_operator.core.admission.engine_settings import check_attention_slicing, plan_hints, policy_check
-from gaudi_operator.core.admission.spec_checks import first_violation
-from gaudi_operator.core.gate.thresholds import why_unreachable
+from gaudi_operator.cli.plan.verdict import ForecastWithVerdict
+from gaudi_operator.core.admission.engine_settings import (
+    check_slicing_settings,
+    engine_policy_check,
+    engine_settings_hints,
+)
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
+from gaudi_operator.core.gate.thresholds import why_thresholds_unreachable
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import InstallationDefaults, InstallationHostPath
 from gaudi_operator.core.rendering.runtime_config import captures_graphs
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import read_checkpoint
@@ -29,24 +33,24 @@ from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config
 from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.thresholds import Thresholds, fits, shortfalls, uncheckable_thresholds
-from gaudi_runtime.plan_check import capturable_graphs, check_before_fetch
+from gaudi_runtime.plan_check import capturable_plan_graphs, check_plan_before_fetch
 
 DEFAULT_CARD = "gaudi2"
 ANY_INSTALLATION = InstallationDefaults(
-    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=(AllowedHostPath("/"),), allow_simulation=True
+    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=(InstallationHostPath("/"),), allow_simulation=True
 )
 """The installation defaults that allow everything, because the installation is unknown here."""
 
 
-def forecast_deployment(document: PlanDocument, card: str | None, model: str | None) -> DeploymentForecast:
+def forecast_document(document: PlanDocument, card: str | None, model: str | None) -> ForecastWithVerdict:
     """Forecast the deployment of a document.
 
     `card` and `model` override the card and model of the document. Raises ConfigError.
     """
-    inputs, thresholds = forecast_inputs_of(document), _required_thresholds(document)
-    shape, selected_card = select_model_shape(document, model), select_card(document, card)
+    inputs, thresholds = _forecast_inputs_of(document), _required_thresholds(document)
+    shape, selected_card = _select_model_shape(document, model), _select_card(document, card)
     result = forecast(inputs, shape, selected_card)
-    return DeploymentForecast(
+    return ForecastWithVerdict(
         forecast=result,
         shortfalls=shortfalls(result, thresholds),
         shortfalls_certain=not fits(result, replace(thresholds, at_best=True)),
@@ -62,14 +66,16 @@ def forecast_deployment(document: PlanDocument, card: str | None, model: str | N
 
 def _hints(document: PlanDocument) -> tuple[str, ...]:
     inference = document.inference
-    return (*plan_hints(inference), *validation_hints(inference)) if inference else ()
+    return (*engine_settings_hints(inference), *validation_hints(inference)) if inference else ()
 
 
 def _plan_figures(result: Forecast, inputs: ForecastInputs) -> PlanFigures | None:
     if result.plan is None:
         return None
     kv_blocks = int(result.kv_blocks.value)
-    return figures_of(result.plan, inputs.limits, kv_blocks, expected_traffic(inputs.policy, inputs.limits, kv_blocks))
+    return calculate_plan_figures(
+        result.plan, inputs.limits, kv_blocks, traffic_for_plan_figures(inputs.policy, inputs.limits, kv_blocks)
+    )
 
 
 def _serves_anyway(document: PlanDocument) -> bool:
@@ -80,26 +86,26 @@ def _serves_anyway(document: PlanDocument) -> bool:
 def _find_violation(inference: Inference, config: RuntimeConfig) -> Problem | None:
     """Return the first problem for which the operator or a pod refuses the spec."""
     refusal = (
-        first_violation(inference, ANY_INSTALLATION)
-        or check_attention_slicing(inference)
-        or policy_check(inference).run()
+        first_spec_violation(inference, ANY_INSTALLATION)
+        or check_slicing_settings(inference)
+        or engine_policy_check(inference).run()
     )
     return refusal or _find_pod_refusal(inference, config)
 
 
 def _find_pod_refusal(inference: Inference, config: RuntimeConfig) -> Problem | None:
     try:
-        plan = check_before_fetch(config, {})
+        plan = check_plan_before_fetch(config, {})
     except PlanImpossible as error:
         return Problem(error.reason, f"spec.bucketing: {error}.")
     if not captures_graphs(inference):
         return None
-    capturable = capturable_graphs(plan, config, config.limits)
-    reason = why_unreachable(capturable, len(plan.prompt), len(plan.decode), inference.spec.readiness)
+    capturable = capturable_plan_graphs(plan, config, config.limits)
+    reason = why_thresholds_unreachable(capturable, len(plan.prompt), len(plan.decode), inference.spec.readiness)
     return Problem("ThresholdsUnreachable", reason) if reason else None
 
 
-def forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
+def _forecast_inputs_of(document: PlanDocument) -> ForecastInputs:
     """Return the forecast inputs of a document, without model and card."""
     return replace(inputs_from_config(document.config), kv_blocks=document.kv_blocks)
 
@@ -111,7 +117,7 @@ def _required_thresholds(document: PlanDocument) -> Thresholds:
     return Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
-def select_model_shape(document: PlanDocument, model: str | None) -> ModelShape | None:
+def _select_model_shape(document: PlanDocument, model: str | None) -> ModelShape | None:
     """Return the shape of the model to forecast: `model`, or else the document's model; None if unknown."""
     if model is not None:
         return _load_model_shape(model)
@@ -141,7 +147,7 @@ def _load_model_shape(model: str) -> ModelShape:
         ) from error
 
 
-def select_card(document: PlanDocument, card: str | None) -> Card:
+def _select_card(document: PlanDocument, card: str | None) -> Card:
     """Return the card for the forecast of a deployment: `card`, or else the document's card.
 
     Raises ConfigError if the card is unknown.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
-from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
-from gaudi_operator.cli.plan.verdict import DeploymentForecast
+from gaudi_operator.cli.plan.output import CommandOutput, output_console, output_table
+from gaudi_operator.cli.plan.verdict import ForecastWithVerdict
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.release_pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -32,7 +32,7 @@ FIGURE_COLUMNS = ("figure", "unit", "value", "low", "high", "confidence", "sourc
 
 
 def forecast_output(
-    deployment: DeploymentForecast,
+    deployment: ForecastWithVerdict,
     *,
     sources: bool = False,
     comparison: "Comparison | None" = None,
@@ -51,7 +51,7 @@ def forecast_output(
     )
 
 
-def _json_data(deployment: DeploymentForecast) -> dict[str, Any]:
+def _json_data(deployment: ForecastWithVerdict) -> dict[str, Any]:
     forecast = deployment.forecast
     options = render_engine_options(deployment.config)
     return {
@@ -81,14 +81,14 @@ def _json_data(deployment: DeploymentForecast) -> dict[str, Any]:
     }
 
 
-def _coverage(deployment: DeploymentForecast) -> dict[str, Any] | None:
+def _coverage(deployment: ForecastWithVerdict) -> dict[str, Any] | None:
     if deployment.plan_figures is None:
         return None
     coverage = deployment.plan_figures.plan_coverage
     return {phase.phase.value: _coverage_counts(phase) for phase in (coverage.prompt, coverage.decode)}
 
 
-def _padding(deployment: DeploymentForecast) -> dict[str, Any] | None:
+def _padding(deployment: ForecastWithVerdict) -> dict[str, Any] | None:
     """Return the padding (padded / real compute) of each phase."""
     figures = deployment.plan_figures
     return {phase.value: score.padding for phase, score in figures.scores.items()} if figures else None
@@ -121,7 +121,7 @@ def _figure_data(figure: Figure | None) -> dict[str, Any] | None:
     return {"value": figure.value, **bounds, "confidence": figure.confidence, "source": figure.source}
 
 
-def _csv_rows(deployment: DeploymentForecast) -> Iterator[tuple[object, ...]]:
+def _csv_rows(deployment: ForecastWithVerdict) -> Iterator[tuple[object, ...]]:
     yield FIGURE_COLUMNS
     for name, unit, figure in deployment.figures():
         yield name, unit, figure.value, figure.low, figure.high, figure.confidence.value, figure.source
@@ -132,8 +132,8 @@ def _csv_rows(deployment: DeploymentForecast) -> Iterator[tuple[object, ...]]:
         )
 
 
-def _print_forecast(deployment: DeploymentForecast, sources: bool, comparison: "Comparison | None") -> None:
-    console, forecast = stdout_console(), deployment.forecast
+def _print_forecast(deployment: ForecastWithVerdict, sources: bool, comparison: "Comparison | None") -> None:
+    console, forecast = output_console(), deployment.forecast
 
     def print_line(text: str, style: str | None = None) -> None:
         console.print(text, style=style, markup=False, highlight=False)
@@ -150,7 +150,7 @@ def _print_forecast(deployment: DeploymentForecast, sources: bool, comparison: "
     cited_sources = _print_figures(console, deployment, sources)
     if plan := deployment.measured_plan:
         figures = ", ".join(
-            f"{name} {format_amount(value, unit)}" for name, unit, value in deployment.measured_figures()
+            f"{name} {_format_amount(value, unit)}" for name, unit, value in deployment.measured_figures()
         )
         print_line(f"{plan.basis.value.lower()} with this spec by {make_one_line(plan.source or 'a pod')}: {figures}")
     for phase in (forecast.prompt, forecast.decode):
@@ -174,14 +174,14 @@ _STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
 """The style of the first line by exit code."""
 
 
-def _print_figures(console: "Console", deployment: DeploymentForecast, sources: bool) -> list[str]:
+def _print_figures(console: "Console", deployment: ForecastWithVerdict, sources: bool) -> list[str]:
     """Print the table of figures. Returns the sources in the order of their numbers; empty unless `sources` is True."""
     figures = list(deployment.figures())
     cited_sources = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
     rows = (
         (
             name,
-            format_amount(figure.value, unit),
+            _format_amount(figure.value, unit),
             _format_range(figure, unit),
             figure.confidence,
             *([f"\\[{cited_sources.index(figure.source) + 1}]"] if sources else []),
@@ -189,17 +189,17 @@ def _print_figures(console: "Console", deployment: DeploymentForecast, sources: 
         for name, unit, figure in figures
     )
     columns = ("figure", "estimate", "other sources", "sure", *(["source"] if sources else []))
-    console.print(build_table(rows, columns))
+    console.print(output_table(rows, columns))
     return cited_sources
 
 
 def _format_range(figure: Figure, unit: str) -> str:
     if figure.least == figure.most:
         return ""
-    return f"{format_amount(figure.least, unit)} to {format_amount(figure.most, unit)}"
+    return f"{_format_amount(figure.least, unit)} to {_format_amount(figure.most, unit)}"
 
 
-def format_amount(value: float, unit: str) -> str:
+def _format_amount(value: float, unit: str) -> str:
     """Format a figure of a forecast with its unit: bytes in GiB or MiB, long times in minutes."""
     if unit == "blocks":
         return f"{int(value):,}"
@@ -217,7 +217,7 @@ def _graphs_sentence(phase: PhaseForecast, *, captures: bool) -> str:
     return f"{phase.phase}: {captured_count} of {phase.planned} graphs captured ({phase.captured_percent} %){suffix}"
 
 
-def _padding_sentence(deployment: DeploymentForecast) -> str | None:
+def _padding_sentence(deployment: ForecastWithVerdict) -> str | None:
     """Return a sentence about the padding of the plan; None if the padding is unknown."""
     scores = deployment.plan_figures.scores if deployment.plan_figures else {}
     paddings = [f"{phase} {score.padding:.3f}" for phase, score in scores.items() if score.padding is not None]

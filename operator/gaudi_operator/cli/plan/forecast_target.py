@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.rendering.runtime_config import settings_by_place
+from gaudi_operator.core.rendering.runtime_config import runtime_config_settings
 from gaudi_runtime.catalog.cards import CARDS, card_named
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
@@ -21,7 +21,7 @@ class ForecastTarget(NamedTuple):
     model: str
 
 
-class EstimatedBlocks(NamedTuple):
+class TargetBlocks(NamedTuple):
     """An estimate of the number of KV cache blocks, and the source of the estimate."""
 
     blocks: int
@@ -31,7 +31,7 @@ class EstimatedBlocks(NamedTuple):
 def forecast_target(spec: GaudiInferenceSpec) -> ForecastTarget | None:
     """Return the card and the model of a spec, or None if either is unknown or a simulation sets its own figures."""
     if spec.engine.name is EngineName.SIM:
-        return _simulated_target(settings_by_place(spec.engine).sim_script)
+        return _simulated_target(runtime_config_settings(spec.engine).sim_script)
     source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
     if source is not None:
         return ForecastTarget(card, source.repo) if known_shape(source.repo) else None
@@ -48,10 +48,10 @@ def _simulated_target(script: dict[str, str]) -> ForecastTarget | None:
     return ForecastTarget(card.name, model) if known_shape(model) else None
 
 
-def estimate_blocks(config: RuntimeConfig, target: ForecastTarget) -> EstimatedBlocks | None:
+def estimate_target_blocks(config: RuntimeConfig, target: ForecastTarget) -> TargetBlocks | None:
     """Return the estimated KV blocks of a deployment, or None if the memory of the card cannot be estimated."""
     result = forecast(inputs_from_config(config), known_shape(target.model), card_named(target.card))
     if result.memory is None:
         return None
     source = f"the description of card {target.card} and the model {target.model}"
-    return EstimatedBlocks(int(result.kv_blocks.value), source)
+    return TargetBlocks(int(result.kv_blocks.value), source)

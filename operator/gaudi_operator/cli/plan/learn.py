@@ -2,7 +2,7 @@
 
 See docs/how-to/plan-buckets.md, Learn from traffic.
 
-`read_traffic_texts` sums the traffic of pods. `learn_plan` chooses buckets for this traffic. `print_learned_plan`
+`read_traffic_to_learn` sums the traffic of pods. `learn_plan` chooses buckets for this traffic. `print_learned_plan`
 compares the current and the learned plan.
 """
 
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.comparison import has_unmeasured_graphs
+from gaudi_operator.cli.plan.comparison import compares_unmeasured_graphs
 from gaudi_operator.cli.plan.document import PlanDocument
 from gaudi_operator.cli.plan.options import PatchForm
-from gaudi_operator.cli.plan.output import CommandOutput, build_table, stdout_console
+from gaudi_operator.cli.plan.output import CommandOutput, output_console, output_table
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.planning.optimal.cost import PlanScore, score_plan, typical_cost
+from gaudi_runtime.planning.optimal.cost import PlanCostScore, score_plan_cost, typical_cost
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, Weights, format_traffic, parse_traffic
 
@@ -32,7 +32,7 @@ MOST_FILE_BYTES = 64 * 1024
 
 def _budget_warnings(document: PlanDocument, budget: OptimalSettings) -> tuple[str, ...]:
     """Return a warning if a plan is learned with a budget in bytes although graph sizes are unknown."""
-    if budget.graph_bytes is None or not has_unmeasured_graphs(document):
+    if budget.graph_bytes is None or not compares_unmeasured_graphs(document):
         return ()
     return (
         "--graph-bytes is counted at the rates of HPU graphs, but the bytes of graphs in TorchCompile are unknown. "
@@ -48,8 +48,8 @@ class LearnedPlan:
     """
 
     patch: Mapping[str, Any]
-    current_scores: Mapping[BucketPhase, PlanScore]
-    learned_scores: Mapping[BucketPhase, PlanScore]
+    current_scores: Mapping[BucketPhase, PlanCostScore]
+    learned_scores: Mapping[BucketPhase, PlanCostScore]
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[Sequence[object]]:
@@ -65,7 +65,7 @@ class LearnedPlan:
         return CommandOutput(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
 
     def _show(self) -> None:
-        console = stdout_console()
+        console = output_console()
         print_learned_plan(self, console)
         console.print("-o yaml prints the patch of the GaudiInference.")
 
@@ -89,18 +89,18 @@ def learn_plan(
     if sum(limit is not None for limit in budgets) > 1:
         raise ConfigError("give one budget: graphs, --graph-bytes or --warmup-seconds")
     # Without a budget, the budget of the document stays.
-    policy = learned_policy(document.policy, traffic, budget if budget != OptimalSettings() else None)
+    policy = _learned_policy(document.policy, traffic, budget if budget != OptimalSettings() else None)
     plan = make_plan(policy, document.limits, document.blocks)
     cost = typical_cost(document.limits.block_size)
     return LearnedPlan(
         patch={"spec": {"bucketing": _bucketing_patch(policy, plan, form, max_file_bytes)}},
-        current_scores={phase: score_plan(document.plan(), phase, traffic, cost) for phase in BucketPhase},
-        learned_scores={phase: score_plan(plan, phase, traffic, cost) for phase in BucketPhase},
+        current_scores={phase: score_plan_cost(document.plan(), phase, traffic, cost) for phase in BucketPhase},
+        learned_scores={phase: score_plan_cost(plan, phase, traffic, cost) for phase in BucketPhase},
         warnings=(*document.warnings, *plan.warnings, *_budget_warnings(document, budget)),
     )
 
 
-def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
+def _learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettings | None = None) -> BucketPolicy:
     """Return `policy` with strategy `Optimal` and this traffic, within `budget` if it is set.
 
     Raises ConfigError if the traffic is too long for a policy.
@@ -113,7 +113,7 @@ def learned_policy(policy: BucketPolicy, traffic: Traffic, budget: OptimalSettin
     return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": optimal_settings, "file": None})
 
 
-def read_traffic_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
+def read_traffic_to_learn(texts: Iterable[tuple[str, str]]) -> Traffic:
     """Return the summed traffic of several pods. `texts` are pairs of a name and the traffic of a pod as text.
 
     Raises PlanImpossible with the name and the line if a text is invalid.
@@ -136,14 +136,14 @@ def _bucketing_patch(policy: BucketPolicy, plan: BucketPlan, form: PatchForm, ma
     if form is PatchForm.OPTIMAL and policy.optimal:
         settings = policy.optimal.model_dump(by_alias=True)
         settings["graphMemory"] = settings.pop("graphBytes")
-        return {**others, "strategy": spec_spelling(Strategy.OPTIMAL), "optimal": settings}
+        return {**others, "strategy": capitalize_contract_word(Strategy.OPTIMAL), "optimal": settings}
     file_text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.buckets_of(phase))
     if len(file_text) > max_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(file_text)} bytes as a file, but the limit is "
             f"{max_file_bytes} bytes. Choose --as optimal or fewer graphs"
         )
-    return {**others, "strategy": spec_spelling(Strategy.FILE), "file": file_text}
+    return {**others, "strategy": capitalize_contract_word(Strategy.FILE), "file": file_text}
 
 
 def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
@@ -154,10 +154,10 @@ def print_learned_plan(learned_plan: LearnedPlan, console: "Console") -> None:
         for plan_name, scores in (("now", learned_plan.current_scores), ("learned", learned_plan.learned_scores))
     )
     console.print("Both plans on the learned traffic (padding 1.0 is none):")
-    console.print(build_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))
+    console.print(output_table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))
 
 
-def _score_cells(score: PlanScore) -> tuple[str, str, str]:
+def _score_cells(score: PlanCostScore) -> tuple[str, str, str]:
     """Return graphs, padding and coverage as cells of a table."""
     padding = "-" if score.padding is None else f"{score.padding:.3f}"
     coverage = "-" if score.coverage is None else f"{score.coverage:.1%}"

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from gaudi_operator.api.schema import structural_schema
+from gaudi_operator.api.structural_schema import structural_schema
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.cli.plan.faults import MOST_FAULTS, describe_faults
 from gaudi_operator.cli.plan.unknown_fields import describe_unknown_fields
-from gaudi_operator.core.inference import Identity, Inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity
 from gaudi_runtime.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ class ParsedManifest(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def read_manifest(document: Mapping[str, Any], *, stored: bool = False) -> ParsedManifest:
+def read_inference_manifest(document: Mapping[str, Any], *, stored: bool = False) -> ParsedManifest:
     """Return the GaudiInference of a manifest.
 
     Raises ConfigError for unknown fields and for values that the models refuse. If `stored` is True, the API server has
@@ -53,10 +53,10 @@ def read_manifest(document: Mapping[str, Any], *, stored: bool = False) -> Parse
     )
 
 
-def _parse_identity(document: Mapping[str, Any]) -> Identity:
+def _parse_identity(document: Mapping[str, Any]) -> InferenceIdentity:
     metadata = document.get("metadata")
     fields = metadata if isinstance(metadata, Mapping) else {}
-    return Identity(
+    return InferenceIdentity(
         name=str(fields.get("name", "unnamed")),
         namespace=str(fields.get("namespace", "default")),
         uid=str(fields.get("uid", "")),

@@ -89,7 +89,7 @@ SecondsOption = Annotated[
 ]
 
 
-def select_document(
+def _select_document(
     file: File = None,
     from_cluster: FromCluster = None,
     namespace: Namespace = None,
@@ -115,8 +115,8 @@ def report_errors() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-with_document = with_options_of(select_document, report_errors)
-"""A decorator that replaces the first parameter of a command by the options of select_document()."""
+with_document = with_options_of(_select_document, report_errors)
+"""A decorator that replaces the first parameter of a command by the options of _select_document()."""
 
 
 def _read_document(

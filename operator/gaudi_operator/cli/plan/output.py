@@ -60,22 +60,22 @@ def write_output(command_output: CommandOutput, output_format: OutputFormat) -> 
             _write_yaml(command_output.data)
         case OutputFormat.CSV:
             csv.writer(sys.stdout, lineterminator="\n").writerows(command_output.rows())
-            print_warnings(command_output.warnings)
+            print_output_warnings(command_output.warnings)
         case OutputFormat.SVG:
             _write_picture(command_output.picture)
-            print_warnings(command_output.warnings)
+            print_output_warnings(command_output.warnings)
         case OutputFormat.TABLE:
             command_output.show()
-            print_warnings(command_output.warnings)
+            print_output_warnings(command_output.warnings)
 
 
-def print_warnings(warnings: Iterable[str]) -> None:
+def print_output_warnings(warnings: Iterable[str]) -> None:
     """Print the warnings of a `gaudi-plan` command on standard error."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def stdout_console() -> "Console":
+def output_console() -> "Console":
     """Return the console for the table output of `gaudi-plan`."""
     # Import rich in functions: the import takes 0.1 s, and JSON, YAML and CSV output does not need rich.
     from rich.console import Console
@@ -83,7 +83,7 @@ def stdout_console() -> "Console":
     return Console()
 
 
-def build_table(
+def output_table(
     rows: Iterable[Sequence[str]],
     text_columns: Sequence[str],
     number_columns: Sequence[str] = (),

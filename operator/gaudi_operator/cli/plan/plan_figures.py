@@ -1,6 +1,7 @@
 """The figures of one plan: graphs, bytes, warm-up seconds, padding and coverage.
 
-`figures_of` computes the figures. If there is no trace, padding is computed for the traffic of `expected_traffic`.
+`calculate_plan_figures` computes the figures. If there is no trace, padding is computed for the traffic of
+`traffic_for_plan_figures`.
 """
 
 from collections.abc import Mapping
@@ -14,19 +15,19 @@ from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.coverage import PhaseCoverage, PlanCoverage, plan_coverage
 from gaudi_runtime.planning.optimal.cost import (
     Cost,
-    PlanScore,
+    PlanCostScore,
     price_in_bytes,
     price_in_seconds,
-    score_plan,
+    score_plan_cost,
     typical_cost,
 )
 from gaudi_runtime.planning.optimal.optimizer import BOTH
-from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_prior_traffic
 from gaudi_runtime.traffic.histogram import Traffic, parse_traffic
 
 
 @dataclass(frozen=True)
-class ExpectedTraffic:
+class _ExpectedTraffic:
     """The traffic for which the figures of plans are computed: batches, their cost, and a sentence about the source."""
 
     traffic: Traffic
@@ -34,18 +35,18 @@ class ExpectedTraffic:
     source: str
 
 
-def expected_traffic(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> ExpectedTraffic:
+def traffic_for_plan_figures(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> _ExpectedTraffic:
     """Return the traffic for which padding is computed: the traffic in the policy, or else a uniform prior."""
     cost = typical_cost(limits.block_size)
     if policy.optimal is not None and policy.optimal.traffic is not None:
         # Ignore a traffic text that cannot be parsed. The strategy Optimal reports the invalid line.
         with suppress(PlanImpossible):
             traffic = parse_traffic(policy.optimal.traffic)
-            return ExpectedTraffic(
+            return _ExpectedTraffic(
                 traffic, cost, "padding is computed for bucketing.optimal.traffic, from which Optimal learns"
             )
-    phases = (sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
-    return ExpectedTraffic(
+    phases = (sum_prior_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH)
+    return _ExpectedTraffic(
         Traffic(*phases), cost, "padding is computed for a uniform prior, because no traffic is given"
     )
 
@@ -57,7 +58,7 @@ class PlanFigures:
     `graph_bytes` is None if the bytes of graphs are unknown.
     """
 
-    scores: Mapping[BucketPhase, PlanScore]
+    scores: Mapping[BucketPhase, PlanCostScore]
     plan_coverage: PlanCoverage
     graph_bytes: int | None
     warmup_seconds: float
@@ -91,8 +92,8 @@ def _covered_share(phase_coverage: PhaseCoverage) -> float:
     return 1 - phase_coverage.missing / phase_coverage.shapes if phase_coverage.shapes else 1.0
 
 
-def figures_of(
-    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: ExpectedTraffic, *, bytes_unknown: bool = False
+def calculate_plan_figures(
+    plan: BucketPlan, limits: Limits, kv_blocks: int, expected: _ExpectedTraffic, *, bytes_unknown: bool = False
 ) -> PlanFigures:
     """Return the figures of one plan for the expected traffic.
 
@@ -101,7 +102,7 @@ def figures_of(
     phase_buckets = [(phase, bucket) for phase in BOTH for bucket in plan.buckets_of(phase)]
     bytes_of = price_in_bytes(limits.block_size)
     return PlanFigures(
-        scores={phase: score_plan(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
+        scores={phase: score_plan_cost(plan, phase, expected.traffic, expected.cost) for phase in BOTH},
         plan_coverage=plan_coverage(plan, limits, kv_blocks),
         graph_bytes=None if bytes_unknown else round(sum(bytes_of(*phase_bucket) for phase_bucket in phase_buckets)),
         warmup_seconds=round(sum(price_in_seconds(*phase_bucket) for phase_bucket in phase_buckets), 1),

@@ -53,7 +53,7 @@ class PlotBox(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlotScale:
+class _PlotScale:
     """The axes of the plot, which convert values to pixel positions."""
 
     min_graphs: float
@@ -82,7 +82,7 @@ def plot_svg(points: Mapping[str, PlotPoint], curve: Sequence[PlotPoint], curve_
     `points` are named plans. `curve` are the plans of `curve_name`, fewest graphs first.
     """
     all_points = [*points.values(), *curve]
-    scale = PlotScale(
+    scale = _PlotScale(
         min_graphs=0.8 * min((point.graphs for point in all_points), default=1),
         max_graphs=1.3 * max((point.graphs for point in all_points), default=10),
         max_padding=1 + 1.1 * max((point.padding - 1 for point in all_points), default=0.1) + 0.01,
@@ -114,7 +114,7 @@ def _format_point(point: PlotPoint) -> str:
     return f"{point.graphs} graphs, {point.padding:.2f}"
 
 
-def _axes(scale: PlotScale) -> Iterator[str]:
+def _axes(scale: _PlotScale) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     for tick in TICKS:
         if scale.min_graphs <= tick <= scale.max_graphs:
@@ -139,11 +139,11 @@ HORIZONTAL = "graphs of prompts and decode steps together (logarithmic)"
 VERTICAL = "padded compute / real compute"
 
 
-def _dot(scale: PlotScale, point: PlotPoint, css_class: str) -> str:
+def _dot(scale: _PlotScale, point: PlotPoint, css_class: str) -> str:
     return f'<circle class="{css_class}" cx="{scale.x(point.graphs)}" cy="{scale.y(point.padding)}" r="{MARKER}"/>'
 
 
-def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[PlotPoint]) -> Iterator[str]:
+def _labels(scale: _PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[PlotPoint]) -> Iterator[str]:
     """Yield the labels, the longest first. Each label is at the place next to its point with the least overlap."""
     occupied_boxes = [*map(scale.marker_box, {*labels.values(), *curve}), *_curve_boxes(scale, curve)]
     for text, point in sorted(labels.items(), key=lambda label: -len(label[0])):
@@ -155,7 +155,7 @@ def _labels(scale: PlotScale, labels: Mapping[str, PlotPoint], curve: Sequence[P
         yield f'<text class="ink" x="{box.left:.1f}" y="{box.bottom - 3:.1f}">{escape(text)}</text>'
 
 
-def _curve_boxes(scale: PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
+def _curve_boxes(scale: _PlotScale, curve: Sequence[PlotPoint]) -> Iterator[PlotBox]:
     """Yield small rectangles that cover the lines of the curve."""
     for start, end in pairwise(curve):
         ends = (scale.x(start.graphs), scale.y(start.padding), scale.x(end.graphs), scale.y(end.padding))

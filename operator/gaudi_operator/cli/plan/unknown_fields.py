@@ -6,8 +6,8 @@ The API server refuses unknown fields, but the Pydantic models ignore them. A bl
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 
-from gaudi_operator.api.schema import Schema
 from gaudi_operator.api.schema_keywords import PRESERVE
+from gaudi_operator.api.structural_schema import Schema
 from gaudi_runtime.contract.text import safe_excerpt
 
 LEAST_SIMILARITY = 0.8

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.rendering.runtime_config import execution_mode, runs_vllm_on_card
-from gaudi_runtime.catalog.models.validated import ValidatedModel, last_supporting_release, validations_by_card
+from gaudi_operator.core.rendering.runtime_config import runs_vllm_on_card, runtime_config_execution_mode
+from gaudi_runtime.catalog.models.validated import ValidatedModel, last_release_for_validated_model, validations_by_card
 from gaudi_runtime.contract.config import Dtype, ExecutionMode, QuantizationMethod
 
 _BITS = {
@@ -28,7 +28,7 @@ def validation_hints(inference: Inference) -> Iterator[str]:
     model, card = _model_name(spec), spec.accelerator.generation.value
     if model is None:
         return
-    if last_release := last_supporting_release(model):
+    if last_release := last_release_for_validated_model(model):
         yield f"{model} cannot start: vLLM {last_release} is the last release that serves it. Choose another model."
         return
     validations = validations_by_card(model)
@@ -44,7 +44,12 @@ def _model_name(spec: GaudiInferenceSpec) -> str | None:
     if source := spec.model.source.hugging_face:
         return source.repo
     return next(
-        (name for name in spec.model.served_names if validations_by_card(name) or last_supporting_release(name)), None
+        (
+            name
+            for name in spec.model.served_names
+            if validations_by_card(name) or last_release_for_validated_model(name)
+        ),
+        None,
     )
 
 
@@ -58,7 +63,7 @@ def _difference_hints(inference: Inference, validation: ValidatedModel) -> Itera
     datatype = _datatype(spec)
     if datatype is not None and datatype not in validation.datatypes:
         yield f"{prefix} {' or '.join(validation.datatypes)}, but this spec uses {datatype}."
-    if execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
+    if runtime_config_execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
         for name, value in validation.settings.items():
             if name not in spec.engine.settings:
                 yield f'{prefix} {name}: "{value}", but spec.engine.settings does not contain this setting.'

@@ -1,6 +1,6 @@
 """The verdict of a forecast with its reasons and remedies, as pure functions.
 
-The rules in `DeploymentForecast.verdict` are in the order of their priority. For example, a spec that the operator
+The rules in `ForecastWithVerdict.verdict` are in the order of their priority. For example, a spec that the operator
 refuses is REFUSED even if it fits. Graphs that may be missing are a warning, because a model serves without them.
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 from gaudi_operator.api.v1alpha1.status import PlanState
 from gaudi_operator.cli.plan.plan_figures import PlanFigures
 from gaudi_runtime.catalog.figure import Figure
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import Problem
@@ -67,7 +67,7 @@ SERVES_ANYWAY = (
 
 
 @dataclass(frozen=True)
-class DeploymentForecast:
+class ForecastWithVerdict:
     """The forecast of a deployment with its verdict and its problems.
 
     `shortfalls_certain` is False if the missing graphs would fit with the lowest estimate of graph bytes.
@@ -121,7 +121,7 @@ class DeploymentForecast:
     @property
     def reasons(self) -> tuple[str, ...]:
         """The reasons for a verdict other than FITS, as sentences."""
-        problems = tuple(to_sentence(problem.message) for problem in self.problems)
+        problems = tuple(_to_sentence(problem.message) for problem in self.problems)
         return problems or self._unknown_reasons
 
     @property
@@ -147,7 +147,7 @@ class DeploymentForecast:
         gate = SERVES_ANYWAY if self.serves_anyway else describe_gate(self.uncheckable_thresholds)
         gate_notes = (gate,) if self.uncheckable_thresholds else ()
         cold = tuple(_cold_warnings(self.config))
-        return tuple(map(to_sentence, (*gaps, *plan_warnings, *cold, *shortfalls, *gate_notes, *self.hints)))
+        return tuple(map(_to_sentence, (*gaps, *plan_warnings, *cold, *shortfalls, *gate_notes, *self.hints)))
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Yield (name, unit, figure) for each known figure, memory first."""
@@ -190,10 +190,10 @@ def _cold_warnings(config: RuntimeConfig) -> Iterator[str]:
     if not config.warmup.enabled:
         yield "Warm-up is skipped. Each shape is compiled at its first use, while requests wait."
     elif mode in (ExecutionMode.LAZY, ExecutionMode.EAGER):
-        yield f"No graphs are captured in execution mode {spec_spelling(mode)}, so each step takes longer."
+        yield f"No graphs are captured in execution mode {capitalize_contract_word(mode)}, so each step takes longer."
 
 
-def to_sentence(text: str) -> str:
+def _to_sentence(text: str) -> str:
     """Return a reason or remedy as a sentence with a full stop, capitalized unless it begins with a name."""
     first_word = text.partition(" ")[0]
     is_word = first_word.isalpha() and first_word.islower()

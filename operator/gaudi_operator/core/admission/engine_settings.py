@@ -31,47 +31,53 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.bucketing import Gaps
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import WarmupPolicy
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.quantities import MOST_MEMORY, parse_bytes
+from gaudi_operator.core.quantities import MOST_MEMORY, parse_byte_quantity
 from gaudi_operator.core.rendering.runtime_config import (
-    bucket_policy,
-    execution_mode,
-    plan_limits,
     runs_on_cpu,
     runs_vllm_on_card,
     runtime_config,
-    settings_by_place,
+    runtime_config_bucket_policy,
+    runtime_config_execution_mode,
+    runtime_config_limits,
+    runtime_config_settings,
 )
-from gaudi_runtime.buckets.kv_blocks import most_useful_blocks
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.buckets.kv_blocks import most_useful_kv_blocks
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS, Strategy
 from gaudi_runtime.contract.config import EngineName, plan_hash
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.attention_settings import QUERY_PADDING, SLICES_FROM, SLICING, slicing_threshold, uses_slices
-from gaudi_runtime.knobs.check import (
+from gaudi_runtime.knobs.attention_settings import (
+    QUERY_PADDING,
+    SLICES_FROM,
+    SLICING,
+    attention_slicing_threshold,
+    attention_uses_slices,
+)
+from gaudi_runtime.knobs.fields import PAD_LIMITS, SLICE_SETTINGS, SLICED
+from gaudi_runtime.knobs.setting_errors import (
     argument_errors,
     ignored_knobs,
     ignored_settings,
     setting_errors,
-    unknown_variables,
+    unknown_variable_errors,
     variable_errors,
 )
-from gaudi_runtime.knobs.fields import PAD_LIMITS, SLICE_SETTINGS, SLICED
 from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, read_speculation, why_method_refused
 
 _LEAST_SLICED = 1024
 
 
-def check_attention_slicing(inference: Inference) -> Problem | None:
+def check_slicing_settings(inference: Inference) -> Problem | None:
     """Refuse settings of sliced attention that the plugin rejects at load time."""
-    spec, limits = inference.spec, plan_limits(inference.spec)
+    spec, limits = inference.spec, runtime_config_limits(inference.spec)
     settings, max_tokens = spec.engine.settings, limits.max_num_batched_tokens
-    if not runs_vllm_on_card(inference) or not uses_slices(settings, spec.bucketing.strategy):
+    if not runs_vllm_on_card(inference) or not attention_uses_slices(settings, spec.bucketing.strategy):
         return None
-    setting, pad_max = settings.get(SLICES_FROM), bucket_policy(spec).prompt.query.pad_max
-    threshold = slicing_threshold(settings, max_tokens)
+    setting, pad_max = settings.get(SLICES_FROM), runtime_config_bucket_policy(spec).prompt.query.pad_max
+    threshold = attention_slicing_threshold(settings, max_tokens)
     min_threshold = max(_LEAST_SLICED, limits.block_size + 1)
     alternative = f"or set spec.engine.settings {SLICING} to false"
     if threshold < min_threshold:
@@ -94,7 +100,7 @@ def check_attention_slicing(inference: Inference) -> Problem | None:
 _SETTING = f"spec.engine.settings {SETTING}"
 
 
-def check_speculation(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def check_speculation_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse speculative decoding that has no planned buckets or that vLLM's plugin cannot run correctly."""
     spec = inference.spec
     speculation = read_speculation(spec.engine.settings)
@@ -118,7 +124,7 @@ def check_speculation(inference: Inference, _: InstallationDefaults) -> Problem 
 def _speculation_fault(inference: Inference, speculation: Speculation) -> str | None:
     if speculation.draft_tokens is None or not 1 <= speculation.draft_tokens <= MOST_DRAFTS:
         return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
-    limits = plan_limits(inference.spec)
+    limits = runtime_config_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return (
             "vLLM's plugin gives wrong answers with contiguous paged attention. Set VLLM_CONTIGUOUS_PA to "
@@ -141,25 +147,29 @@ LEAST_BYTES_PER_TOKEN = 2
 
 
 @cache_on_inference
-def policy_check(inference: Inference) -> PolicyCheck:
+def engine_policy_check(inference: Inference) -> BucketPolicyCheck:
     """Return the check of a resource's bucket policy."""
     spec = inference.spec
-    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), max_kv_blocks(spec)
+    policy, limits, kv_blocks = (
+        runtime_config_bucket_policy(spec),
+        runtime_config_limits(spec),
+        max_engine_kv_blocks(spec),
+    )
     refuses_gaps = spec.warmup.policy is WarmupPolicy.COMPLETE and spec.bucketing.gaps is Gaps.REFUSE
     key = f"{plan_hash(policy, limits)} {kv_blocks} {refuses_gaps}"
-    return PolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
+    return BucketPolicyCheck(policy, limits, kv_blocks, refuses_gaps, key)
 
 
-def max_kv_blocks(spec: GaudiInferenceSpec) -> int:
+def max_engine_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """Return the maximum number of KV blocks that any model can use with this spec."""
-    useful_blocks, memory = most_useful_blocks(plan_limits(spec)), spec.accelerator.device_memory
+    useful_blocks, memory = most_useful_kv_blocks(runtime_config_limits(spec)), spec.accelerator.device_memory
     if memory is None:
         return useful_blocks
-    cache_bytes = int(parse_bytes(memory) * _cache_share(spec))
+    cache_bytes = int(parse_byte_quantity(memory) * _cache_share(spec))
     return min(useful_blocks, cache_bytes // (LEAST_BYTES_PER_TOKEN * spec.engine.block_size))
 
 
-def min_device_memory(spec: GaudiInferenceSpec) -> int:
+def min_engine_memory(spec: GaudiInferenceSpec) -> int:
     """Return the minimum memory budget in bytes that has room for one KV block of any model, at most MOST_MEMORY."""
     return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / _cache_share(spec)))
 
@@ -172,20 +182,20 @@ def _cache_share(spec: GaudiInferenceSpec) -> float:
 
 def check_engine_settings(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Refuse engine settings that the engine does not know or would misread without reporting an error."""
-    sentence = why_settings_are_wrong(inference)
+    sentence = why_engine_settings_are_wrong(inference)
     return Problem("SettingsWrong", sentence) if sentence else None
 
 
 MOST_SENTENCES = 5
 
 
-def why_settings_are_wrong(inference: Inference) -> str | None:
+def why_engine_settings_are_wrong(inference: Inference) -> str | None:
     """Return a message that names at most MOST_SENTENCES wrong engine settings, or None if all are valid."""
     return _join_sentences([f"spec.{fault}" for fault in _setting_faults(inference)])
 
 
 @cache_on_inference
-def why_settings_are_ignored(inference: Inference) -> str | None:
+def why_engine_settings_are_ignored(inference: Inference) -> str | None:
     """Return a message that names every engine setting without effect, or None if all settings have an effect.
 
     The message also names bucket settings without effect, and variables that resemble knobs.
@@ -194,7 +204,10 @@ def why_settings_are_ignored(inference: Inference) -> str | None:
     sentences = (
         *_overridden_fields(inference),
         *ignored_knobs(config),
-        *(f"engine.env {sentence}" for sentence in unknown_variables(each.name for each in inference.spec.engine.env)),
+        *(
+            f"engine.env {sentence}"
+            for sentence in unknown_variable_errors(each.name for each in inference.spec.engine.env)
+        ),
         *ignored_settings(config.bucketing, config.limits),
     )
     return _join_sentences([f"spec.{sentence}" for sentence in sentences])
@@ -202,7 +215,7 @@ def why_settings_are_ignored(inference: Inference) -> str | None:
 
 def _overridden_fields(inference: Inference) -> Iterator[str]:
     """Yield sentences about fields and settings that other settings override. The sentences have no full stop."""
-    limits, settings = plan_limits(inference.spec), inference.spec.engine.settings
+    limits, settings = runtime_config_limits(inference.spec), inference.spec.engine.settings
     if runs_vllm_on_card(inference) and limits.prefix_caching and limits.contiguous_paged_attention:
         yield (
             "engine.prefixCaching has no effect with contiguous paged attention, because vLLM's plugin then reuses no "
@@ -218,7 +231,7 @@ def _overridden_fields(inference: Inference) -> Iterator[str]:
 def _setting_faults(inference: Inference) -> Iterator[str]:
     engine = inference.spec.engine
     variables = {variable.name: variable.value for variable in engine.env}
-    script = settings_by_place(engine).sim_script
+    script = runtime_config_settings(engine).sim_script
     settings = {name: value for name, value in engine.settings.items() if name not in script}
     yield from (f"engine.settings: {error}" for error in setting_errors(settings))
     yield from (f"engine.extraArgs: {error}" for error in argument_errors(engine.extra_args))
@@ -234,7 +247,7 @@ def _combination_errors(spec: GaudiInferenceSpec) -> Iterator[str]:
             SLICED,
             "cannot be combined with bucketing.strategy Optimal, which plans queries of any length: use another "
             "strategy",
-            strategy is Strategy.OPTIMAL and "sliding_window_slices" in settings_by_place(spec.engine).limits,
+            strategy is Strategy.OPTIMAL and "sliding_window_slices" in runtime_config_settings(spec.engine).limits,
         ),
         *(
             (name, "is only for strategy PaddingAware: remove it", strategy is not Strategy.PADDING_AWARE)
@@ -253,7 +266,7 @@ def _join_sentences(sentences: list[str]) -> str | None:
     return f"{first_sentences}; and {remaining_count} more." if remaining_count > 0 else f"{first_sentences}."
 
 
-def plan_hints(inference: Inference) -> tuple[str, ...]:
+def engine_settings_hints(inference: Inference) -> tuple[str, ...]:
     """Return hints as sentences: about the execution mode of a stored revision, and about a vLLM engine."""
     spec = inference.spec
     mode_hints = tuple(_execution_mode_hints(inference))
@@ -264,12 +277,12 @@ def plan_hints(inference: Inference) -> tuple[str, ...]:
 
 def _execution_mode_hints(inference: Inference) -> Iterator[str]:
     """Yield a sentence if the default execution mode has changed and the next revision will use the new default."""
-    stored_mode, next_mode = inference.stored_mode, execution_mode(replace(inference, stored_mode=None))
+    stored_mode, next_mode = inference.stored_mode, runtime_config_execution_mode(replace(inference, stored_mode=None))
     if stored_mode is not None and inference.spec.engine.execution_mode is None and stored_mode is not next_mode:
-        mode_name = spec_spelling(stored_mode)
+        mode_name = capitalize_contract_word(stored_mode)
         yield (
             f"spec.engine.executionMode is left out. The pods use {mode_name}, the default when their revision was "
-            f"created, but the next revision uses {spec_spelling(next_mode)}. To keep {mode_name}, set "
+            f"created, but the next revision uses {capitalize_contract_word(next_mode)}. To keep {mode_name}, set "
             f"spec.engine.executionMode to {mode_name}. This restarts no pods."
         )
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.network import SHORTEST_PREFIX, ServiceType
 from gaudi_operator.api.v1alpha1.resource import GROUP
-from gaudi_operator.core.blocks import read_object, read_objects, read_text
 from gaudi_operator.core.names import CARDS_VARIABLE, NO_CARDS
+from gaudi_operator.core.nested_objects import read_nested_object, read_nested_objects, read_text
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE, MODEL_PORT_NAME
 
 
 @dataclass(frozen=True)
-class Rendered:
+class LimitedObjects:
     """The rendered objects and counts of a resource, which a class may limit.
 
     `account` is the service account that the operator creates. `replicas` and `surge` are the numbers of the spec.
@@ -35,27 +35,27 @@ class Rendered:
 
 
 @dataclass(frozen=True)
-class Value:
+class LimitedValue:
     """A value to compare with a limit. `field` names the field of the spec and the value in messages."""
 
     field: str
     value: Any
 
 
-def _pod_specs(rendered: Rendered) -> Iterator[Mapping[str, Any]]:
-    return (read_object(template, "spec") for template in rendered.revision.templates)
+def _pod_specs(rendered: LimitedObjects) -> Iterator[Mapping[str, Any]]:
+    return (read_nested_object(template, "spec") for template in rendered.revision.templates)
 
 
-def _side_containers(rendered: Rendered) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _side_containers(rendered: LimitedObjects) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (field of the spec, container) of each init container and sidecar."""
-    for container in (each for spec in _pod_specs(rendered) for each in read_objects(spec, "initContainers")):
+    for container in (each for spec in _pod_specs(rendered) for each in read_nested_objects(spec, "initContainers")):
         field = "sidecars" if container.get("restartPolicy") == "Always" else "initContainers"
         yield f"spec.pod.{field} {read_text(container, 'name')}:", container
 
 
-def _volumes(rendered: Rendered, kind: str, key: str) -> Iterator[tuple[str, str]]:
+def _volumes(rendered: LimitedObjects, kind: str, key: str) -> Iterator[tuple[str, str]]:
     """Yield (field of the spec with the source, value of `key`) of each volume of this kind."""
-    for volume in (each for spec in _pod_specs(rendered) for each in read_objects(spec, "volumes")):
+    for volume in (each for spec in _pod_specs(rendered) for each in read_nested_objects(spec, "volumes")):
         if volume.get(kind) is not None:
             yield _source_field(read_text(volume, "name"), kind), read_text(volume, kind, key)
 
@@ -72,76 +72,76 @@ _MODEL_SOURCES = {"hostPath": "hostPath", "image": "ociImage"}
 """The name of a kind of volume in spec.model and spec.recipeCache."""
 
 
-def images(rendered: Rendered) -> Iterator[Value]:
+def limited_images(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the images of all containers and volumes."""
-    containers = (container for spec in _pod_specs(rendered) for container in read_objects(spec, "containers"))
+    containers = (container for spec in _pod_specs(rendered) for container in read_nested_objects(spec, "containers"))
     for image in (read_text(container, "image") for container in containers):
-        yield Value(f"spec.server.image {image}", image)
+        yield LimitedValue(f"spec.server.image {image}", image)
     for field, container in _side_containers(rendered):
         image = read_text(container, "image")
-        yield Value(f"{field} image {image}", image)
+        yield LimitedValue(f"{field} image {image}", image)
     for field, image in _volumes(rendered, "image", "reference"):
-        yield Value(f"{field} {image}", image)
+        yield LimitedValue(f"{field} {image}", image)
 
 
-def host_paths(rendered: Rendered) -> Iterator[Value]:
+def limited_host_paths(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the folders of the node that the pods mount."""
-    return (Value(f"{field} {path}", path) for field, path in _volumes(rendered, "hostPath", "path"))
+    return (LimitedValue(f"{field} {path}", path) for field, path in _volumes(rendered, "hostPath", "path"))
 
 
-def names(field: str) -> Callable[[Rendered], Iterator[Value]]:
+def limited_names(field: str) -> Callable[[LimitedObjects], Iterator[LimitedValue]]:
     """Return a function that yields the value of a field of the pods, if it is set."""
 
-    def find(rendered: Rendered) -> Iterator[Value]:
+    def find(rendered: LimitedObjects) -> Iterator[LimitedValue]:
         names = (spec.get(field) for spec in _pod_specs(rendered))
-        return (Value(f"spec.pod.{field} {name}", name) for name in names if name)
+        return (LimitedValue(f"spec.pod.{field} {name}", name) for name in names if name)
 
     return find
 
 
-def service_accounts(rendered: Rendered) -> Iterator[Value]:
+def limited_service_accounts(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the service accounts of the pods, without the account that the operator creates."""
-    return (value for value in names("serviceAccountName")(rendered) if value.value != rendered.account)
+    return (value for value in limited_names("serviceAccountName")(rendered) if value.value != rendered.account)
 
 
-def toleration_keys(rendered: Rendered) -> Iterator[Value]:
+def limited_toleration_keys(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the keys of the taints that the pods tolerate."""
     tolerations = (toleration for spec in _pod_specs(rendered) for toleration in spec.get("tolerations") or ())
     for key in (toleration.get("key") for toleration in tolerations):
-        yield Value(f"spec.pod.tolerations {key or 'without a key'}", key)
+        yield LimitedValue(f"spec.pod.tolerations {key or 'without a key'}", key)
 
 
-def node_selectors(rendered: Rendered) -> Iterator[Value]:
+def limited_node_selectors(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the node selectors of the pods."""
-    return (Value("spec.pod.nodeSelector", spec.get("nodeSelector") or {}) for spec in _pod_specs(rendered))
+    return (LimitedValue("spec.pod.nodeSelector", spec.get("nodeSelector") or {}) for spec in _pod_specs(rendered))
 
 
-def annotations(rendered: Rendered) -> Iterator[Value]:
+def limited_annotations(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the keys of the annotations that users set."""
     metadata = (template.get("metadata") or {} for template in rendered.revision.templates)
     keys = (key for each in metadata for key in each.get("annotations") or {})
-    return (Value(f"spec.pod.annotations {key}", key) for key in keys if not key.startswith(f"{GROUP}/"))
+    return (LimitedValue(f"spec.pod.annotations {key}", key) for key in keys if not key.startswith(f"{GROUP}/"))
 
 
-def variables(rendered: Rendered) -> Iterator[Value]:
+def limited_variables(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the variables that users set. The operator itself sets the variable that hides cards from a container."""
     for variable in _engine(rendered).get("env") or ():
-        yield Value(f"spec.engine.env {variable['name']}", variable["name"])
+        yield LimitedValue(f"spec.engine.env {variable['name']}", variable["name"])
     for field, container in _side_containers(rendered):
-        for variable in read_objects(container, "env"):
+        for variable in read_nested_objects(container, "env"):
             name = read_text(variable, "name")
             if (name, variable.get("value")) != (CARDS_VARIABLE, NO_CARDS):
-                yield Value(f"{field} env {name}", name)
+                yield LimitedValue(f"{field} env {name}", name)
 
 
-def _engine(rendered: Rendered) -> Mapping[str, Any]:
+def _engine(rendered: LimitedObjects) -> Mapping[str, Any]:
     return rendered.revision.inputs.get("engine") or {}
 
 
-def arguments(rendered: Rendered) -> Iterator[Value]:
+def limited_arguments(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the names of the extra arguments of the engine."""
     arguments = (argument.partition("=")[0] for argument in _engine(rendered).get("extraArgs") or ())
-    return (Value(f"spec.engine.extraArgs {name}", name) for name in arguments if name.startswith("--"))
+    return (LimitedValue(f"spec.engine.extraArgs {name}", name) for name in arguments if name.startswith("--"))
 
 
 TRUST_REMOTE_CODE = "--trust-remote-code"
@@ -150,81 +150,83 @@ CODE_FILES = frozenset({"GC_KERNEL_PATH", "HABANA_PLUGINS_LIB_PATH", "HABANA_SCA
 """Settings of the engine that name files of code, which a volume of the pod may contain. So do parser plugins."""
 
 
-def remote_code(rendered: Rendered) -> Iterator[Value]:
+def limited_remote_code(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the settings with which the engine runs code of a checkpoint or of a file."""
     names = [
-        *(value.value for value in arguments(rendered)),
+        *(value.value for value in limited_arguments(rendered)),
         *(each["name"] for each in _engine(rendered).get("env") or ()),
     ]
     for name, value in {**dict.fromkeys(names, ""), **(_engine(rendered).get("settings") or {})}.items():
         trusts = name == TRUST_REMOTE_CODE and str(value).lower() != "false"
         if trusts or name in CODE_FILES or name.endswith(CODE_SUFFIX):
-            yield Value(f"spec.engine.settings {name}", name)
+            yield LimitedValue(f"spec.engine.settings {name}", name)
 
 
-def model_sources(rendered: Rendered) -> Iterator[Value]:
+def limited_model_sources(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the kinds of the sources of the model and its adapters."""
     model = rendered.revision.inputs.get("model") or {}
     adapters = (("lora.adapters.source", adapter) for adapter in (model.get("lora") or {}).get("adapters") or ())
     for field, parent in (("source", model), *adapters):
         for kind in parent.get("source") or {}:
-            yield Value(f"spec.model.{field}.{kind}", f"{kind[0].upper()}{kind[1:]}")
+            yield LimitedValue(f"spec.model.{field}.{kind}", f"{kind[0].upper()}{kind[1:]}")
 
 
-def missing_api_key(rendered: Rendered) -> Iterator[Value]:
+def limited_api_key(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the field of the API key if a runtime container has no API key."""
-    containers = (container for spec in _pod_specs(rendered) for container in read_objects(spec, "containers"))
-    if not any(map(_is_set_key, (variable for container in containers for variable in read_objects(container, "env")))):
-        yield Value("spec.server.apiKeySecretRef", None)
+    containers = (container for spec in _pod_specs(rendered) for container in read_nested_objects(spec, "containers"))
+    if not any(
+        map(_is_set_key, (variable for container in containers for variable in read_nested_objects(container, "env")))
+    ):
+        yield LimitedValue("spec.server.apiKeySecretRef", None)
 
 
 def _is_set_key(variable: Mapping[str, Any]) -> bool:
     # Without an optional Secret, the kubelet would set no variable, and the server would require no key.
-    secret = read_object(variable, "valueFrom", "secretKeyRef")
+    secret = read_nested_object(variable, "valueFrom", "secretKeyRef")
     return variable.get("name") == API_KEY_VARIABLE and bool(
         variable.get("value") or (secret and not secret.get("optional"))
     )
 
 
-def stall_timeouts(rendered: Rendered) -> Iterator[Value]:
+def limited_stall_timeouts(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the stall timeout in seconds, if it is set."""
     seconds = rendered.revision.stall_timeout_seconds
     if seconds is not None:
-        yield Value(f"spec.warmup.stallTimeoutSeconds {seconds}", seconds)
+        yield LimitedValue(f"spec.warmup.stallTimeoutSeconds {seconds}", seconds)
 
 
-def replicas(rendered: Rendered) -> Iterator[Value]:
+def limited_replicas(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield one replica if the spec requests any. The operator itself limits further replicas (replica_limit.py)."""
     if rendered.replicas:
-        yield Value("spec.replicas 1", 1)
+        yield LimitedValue("spec.replicas 1", 1)
 
 
-def cards(rendered: Rendered) -> Iterator[Value]:
+def limited_cards(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the number of cards of one replica."""
     cards = rendered.revision.cards_per_replica
     if rendered.replicas and cards:
-        yield Value(f"spec.parallelism: a replica needs {cards} cards, which", cards)
+        yield LimitedValue(f"spec.parallelism: a replica needs {cards} cards, which", cards)
 
 
-def claim_templates(rendered: Rendered) -> Iterator[Value]:
+def limited_claim_templates(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the ResourceClaimTemplates of the pods."""
     claims = (claim for spec in _pod_specs(rendered) for claim in spec.get("resourceClaims") or ())
     for name in (claim.get("resourceClaimTemplateName") for claim in claims):
-        yield Value(f"spec.accelerator.resourceClaimTemplateName {name}", name)
+        yield LimitedValue(f"spec.accelerator.resourceClaimTemplateName {name}", name)
 
 
-def _child(rendered: Rendered, kind: str) -> Mapping[str, Any]:
+def _child(rendered: LimitedObjects, kind: str) -> Mapping[str, Any]:
     return (rendered.children or {}).get(kind) or {}
 
 
-def open_access(rendered: Rendered) -> Iterator[Value]:
+def limited_open_access(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield spec.networkAccess if every namespace can reach the model port."""
     if rendered.children is None:
         return
     policy = _child(rendered, "NetworkPolicy")
-    model_rules = (rule for rule in read_objects(policy, "spec", "ingress") if _opens_model_port(rule))
+    model_rules = (rule for rule in read_nested_objects(policy, "spec", "ingress") if _opens_model_port(rule))
     if not policy or any(not rule.get("from") or any(map(_is_everyone, rule["from"])) for rule in model_rules):
-        yield Value("spec.networkAccess", None)
+        yield LimitedValue("spec.networkAccess", None)
 
 
 def _opens_model_port(rule: Mapping[str, Any]) -> bool:
@@ -240,9 +242,9 @@ def _is_everyone(peer: Mapping[str, Any]) -> bool:
         return _prefix_length(read_text(peer, "ipBlock", "cidr")) < SHORTEST_PREFIX
     if peer.get("namespaceSelector") is None:
         return False
-    expressions = read_objects(peer, "namespaceSelector", "matchExpressions")
+    expressions = read_nested_objects(peer, "namespaceSelector", "matchExpressions")
     selects_names = any(expression.get("operator") == "In" for expression in expressions)
-    return not read_object(peer, "namespaceSelector", "matchLabels") and not selects_names
+    return not read_nested_object(peer, "namespaceSelector", "matchLabels") and not selects_names
 
 
 def _prefix_length(cidr: str) -> int:
@@ -253,30 +255,30 @@ def _prefix_length(cidr: str) -> int:
         return 0
 
 
-def service_types(rendered: Rendered) -> Iterator[Value]:
+def limited_service_types(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the type of the Service, unless it is ClusterIP."""
     service_type = (_child(rendered, "Service").get("spec") or {}).get("type", ServiceType.CLUSTER_IP)
     if service_type != ServiceType.CLUSTER_IP:
-        yield Value(f"spec.service.type {service_type}", service_type)
+        yield LimitedValue(f"spec.service.type {service_type}", service_type)
 
 
-def service_annotations(rendered: Rendered) -> Iterator[Value]:
+def limited_service_annotations(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the keys of the annotations that users set on the Service."""
     keys = (_child(rendered, "Service").get("metadata") or {}).get("annotations") or {}
-    return (Value(f"spec.service.annotations {key}", key) for key in keys if not key.startswith(f"{GROUP}/"))
+    return (LimitedValue(f"spec.service.annotations {key}", key) for key in keys if not key.startswith(f"{GROUP}/"))
 
 
-def recipe_sizes(rendered: Rendered) -> Iterator[Value]:
+def limited_recipe_sizes(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the size of the recipe PVC that the operator creates."""
     if pvc := _child(rendered, "PersistentVolumeClaim"):
         size = pvc["spec"]["resources"]["requests"]["storage"]
-        yield Value(f"spec.recipeCache.size {size}", size)
+        yield LimitedValue(f"spec.recipeCache.size {size}", size)
 
 
-def surges(rendered: Rendered) -> Iterator[Value]:
+def limited_surges(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the surge of rollouts in pods."""
     if rendered.children is not None:
-        yield Value(f"spec.rollout.maxSurge {rendered.surge}", rendered.surge)
+        yield LimitedValue(f"spec.rollout.maxSurge {rendered.surge}", rendered.surge)
 
 
 FOREIGN_DOMAINS = (
@@ -315,43 +317,43 @@ Intel's container runtime reads each variable that begins with HABANA_VISIBLE_DE
 """
 
 
-def is_controlling_annotation(annotation: str) -> bool:
+def is_limited_controlling_annotation(annotation: str) -> bool:
     """Return True if node agents, sandboxes or networks read this pod annotation."""
     domain = annotation.partition("/")[0]
     is_foreign = any(domain == parent or domain.endswith(f".{parent}") for parent in FOREIGN_DOMAINS)
     return is_foreign or annotation.startswith(FOREIGN_STARTS)
 
 
-def controlling_annotations(rendered: Rendered) -> Iterator[Value]:
+def limited_controlling_annotations(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the annotations that node agents, sandboxes or networks read."""
-    return (value for value in annotations(rendered) if is_controlling_annotation(value.value))
+    return (value for value in limited_annotations(rendered) if is_limited_controlling_annotation(value.value))
 
 
-def system_priorities(rendered: Rendered) -> Iterator[Value]:
+def limited_system_priorities(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the priority classes of the cluster's own components."""
-    return (value for value in names("priorityClassName")(rendered) if value.value.startswith("system-"))
+    return (value for value in limited_names("priorityClassName")(rendered) if value.value.startswith("system-"))
 
 
-def control_plane_keys(rendered: Rendered) -> Iterator[Value]:
+def limited_control_plane_keys(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the tolerations, node labels and affinities that allow nodes of the control plane."""
-    yield from (value for value in toleration_keys(rendered) if not value.value or value.value in CONTROL_PLANE)
+    yield from (value for value in limited_toleration_keys(rendered) if not value.value or value.value in CONTROL_PLANE)
     for spec in _pod_specs(rendered):
         for label in sorted((spec.get("nodeSelector") or {}).keys() & CONTROL_PLANE):
-            yield Value(f"spec.pod.nodeSelector {label}", label)
-        for requirement in _node_requirements(read_object(spec, "affinity", "nodeAffinity")):
+            yield LimitedValue(f"spec.pod.nodeSelector {label}", label)
+        for requirement in _node_requirements(read_nested_object(spec, "affinity", "nodeAffinity")):
             key = read_text(requirement, "key")
             if key in CONTROL_PLANE and read_text(requirement, "operator") in PLACING:
-                yield Value(f"spec.pod.affinity {key}", key)
+                yield LimitedValue(f"spec.pod.affinity {key}", key)
 
 
 def _node_requirements(affinity: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the label requirements on nodes, both required and preferred."""
     required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
-    preferences = (read_object(each, "preference") for each in read_objects(affinity, preferred))
-    terms = (*read_objects(affinity, required, "nodeSelectorTerms"), *preferences)
-    return (requirement for term in terms for requirement in read_objects(term, "matchExpressions"))
+    preferences = (read_nested_object(each, "preference") for each in read_nested_objects(affinity, preferred))
+    terms = (*read_nested_objects(affinity, required, "nodeSelectorTerms"), *preferences)
+    return (requirement for term in terms for requirement in read_nested_objects(term, "matchExpressions"))
 
 
-def unsafe_variables(rendered: Rendered) -> Iterator[Value]:
+def limited_unsafe_variables(rendered: LimitedObjects) -> Iterator[LimitedValue]:
     """Yield the variables that load code or select cards."""
-    return (value for value in variables(rendered) if value.value.startswith(UNSAFE_VARIABLES))
+    return (value for value in limited_variables(rendered) if value.value.startswith(UNSAFE_VARIABLES))

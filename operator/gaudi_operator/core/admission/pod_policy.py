@@ -24,39 +24,39 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.core.admission import limited_values as values
-from gaudi_operator.core.admission.limited_values import Rendered, Value, host_paths
+from gaudi_operator.core.admission.limited_values import LimitedObjects, LimitedValue, limited_host_paths
 from gaudi_operator.core.classes import FORBIDDEN, NO_CLASS, ResolvedClass
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.installation import AllowedHostPath
+from gaudi_operator.core.installation import InstallationHostPath
 from gaudi_operator.core.quantities import parse_quantity
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.scale_step import resolve_pod_count
+from gaudi_operator.core.rollout.rollout_step import resolve_rollout_step_limit
 from gaudi_runtime.errors import Problem
 
 
 @dataclass(frozen=True)
-class Violation:
+class PolicyViolation:
     """A value that a class does not allow. `kind` is the kind of the child with this value, or None for pods."""
 
     message: str
     kind: str | None = None
 
 
-def limit_violations(rendered: Rendered, limits: ClassLimits) -> Iterator[Violation]:
+def policy_limit_violations(rendered: LimitedObjects, limits: ClassLimits) -> Iterator[PolicyViolation]:
     """Yield the values that exceed a limit which the class sets."""
     return _violations(LIMITS, rendered, limits)
 
 
-def find_violations(rendered: Rendered, platform: ResolvedClass) -> Iterator[Violation]:
+def find_policy_violations(rendered: LimitedObjects, platform: ResolvedClass) -> Iterator[PolicyViolation]:
     """Yield the values that the operator refuses: those beyond enforced limits, and those without a permission."""
-    yield from limit_violations(rendered, platform.enforced_limits)
+    yield from policy_limit_violations(rendered, platform.enforced_limits)
     yield from _violations(PERMISSIONS, rendered, platform.limits)
 
 
-def find_problem(rendered: Rendered, platform: ResolvedClass) -> Problem | None:
+def _find_problem(rendered: LimitedObjects, platform: ResolvedClass) -> Problem | None:
     """Return the problem of the first value that the operator refuses, or None."""
-    violation = next(find_violations(rendered, platform), None)
+    violation = next(find_policy_violations(rendered, platform), None)
     if violation is None:
         return None
     if platform.spec is None:
@@ -72,22 +72,22 @@ Comparison = Callable[[Any, Any], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
-class Row:
+class _Row:
     """One rule: the name of a limit, the values that it applies to, the comparison, and the kind of the child."""
 
     limit: str
-    find_values: Callable[[Rendered], Iterable[Value]]
+    find_values: Callable[[LimitedObjects], Iterable[LimitedValue]]
     compare: Comparison
     kind: str | None = None
 
 
-def _violations(rows: Iterable[Row], rendered: Rendered, limits: ClassLimits) -> Iterator[Violation]:
+def _violations(rows: Iterable[_Row], rendered: LimitedObjects, limits: ClassLimits) -> Iterator[PolicyViolation]:
     for row in rows:
         limit, name = getattr(limits, row.limit), ClassLimits.model_fields[row.limit].alias
         # The templates of a leader and its workers have the same values. Report each value once.
         for value in {value.field: value for value in row.find_values(rendered)}.values():
             if fault := row.compare(limit, value.value):
-                yield Violation(f"{value.field} {fault[0]} (limits.{name}{fault[1]})", row.kind)
+                yield PolicyViolation(f"{value.field} {fault[0]} (limits.{name}{fault[1]})", row.kind)
 
 
 def _one_of(matches: Callable[[Any, Any], bool]) -> Comparison:
@@ -122,13 +122,13 @@ def _contains_labels(required: Mapping[str, str], labels: Mapping[str, str]) -> 
     return (f"must contain {fault}", "") if fault else None
 
 
-def has_image_prefix(image: str, prefix: str) -> bool:
+def matches_policy_image_prefix(image: str, prefix: str) -> bool:
     """Return True if an image name begins with `prefix`, and the prefix ends between two parts of the name."""
     rest = image.removeprefix(prefix)
     return image.startswith(prefix) and (not rest or prefix[-1] in "/:@" or rest[0] in "/:@")
 
 
-def is_path_inside(path: str, prefix: str) -> bool:
+def matches_policy_path_prefix(path: str, prefix: str) -> bool:
     """Return True if a folder of a pod is `prefix` or inside it. A path with `..` always returns False."""
     if not path.startswith("/") or ".." in path.split("/"):
         return False
@@ -137,58 +137,61 @@ def is_path_inside(path: str, prefix: str) -> bool:
     return folder == parent or folder.startswith(f"{parent.rstrip('/')}/")
 
 
-def matches_name_pattern(variable: str, pattern: str) -> bool:
+def _matches_name_pattern(variable: str, pattern: str) -> bool:
     """Return True if a variable's name equals `pattern`. A `*` at the end of the pattern matches any rest."""
     return variable.startswith(pattern[:-1]) if pattern.endswith("*") else variable == pattern
 
 
 LIMITS = (
-    Row("images", values.images, _one_of(has_image_prefix)),
-    Row("host_paths", values.host_paths, _one_of(is_path_inside)),
-    Row("priority_classes", values.names("priorityClassName"), _one_of(eq)),
-    Row("runtime_classes", values.names("runtimeClassName"), _one_of(eq)),
-    Row("service_accounts", values.service_accounts, _one_of(eq)),
-    Row("node_selector", values.node_selectors, _contains_labels),
-    Row("tolerations", values.toleration_keys, _one_of(eq)),
-    Row("annotation_prefixes", values.annotations, _one_of(str.startswith)),
-    Row("environment_variables", values.variables, _one_of(matches_name_pattern)),
-    Row("extra_arguments", values.arguments, _one_of(eq)),
-    Row("trust_remote_code", values.remote_code, _allowed("is not allowed")),
-    Row("model_sources", values.model_sources, _one_of(eq)),
-    Row("api_key_required", values.missing_api_key, lambda required, _: ("must be set", "") if required else None),
-    Row("max_stall_timeout_seconds", values.stall_timeouts, _at_most),
-    Row("max_replicas", values.replicas, _at_most),
-    Row("max_cards", values.cards, _at_most),
-    Row(
+    _Row("images", values.limited_images, _one_of(matches_policy_image_prefix)),
+    _Row("host_paths", values.limited_host_paths, _one_of(matches_policy_path_prefix)),
+    _Row("priority_classes", values.limited_names("priorityClassName"), _one_of(eq)),
+    _Row("runtime_classes", values.limited_names("runtimeClassName"), _one_of(eq)),
+    _Row("service_accounts", values.limited_service_accounts, _one_of(eq)),
+    _Row("node_selector", values.limited_node_selectors, _contains_labels),
+    _Row("tolerations", values.limited_toleration_keys, _one_of(eq)),
+    _Row("annotation_prefixes", values.limited_annotations, _one_of(str.startswith)),
+    _Row("environment_variables", values.limited_variables, _one_of(_matches_name_pattern)),
+    _Row("extra_arguments", values.limited_arguments, _one_of(eq)),
+    _Row("trust_remote_code", values.limited_remote_code, _allowed("is not allowed")),
+    _Row("model_sources", values.limited_model_sources, _one_of(eq)),
+    _Row("api_key_required", values.limited_api_key, lambda required, _: ("must be set", "") if required else None),
+    _Row("max_stall_timeout_seconds", values.limited_stall_timeouts, _at_most),
+    _Row("max_replicas", values.limited_replicas, _at_most),
+    _Row("max_cards", values.limited_cards, _at_most),
+    _Row(
         "max_cards",
-        values.claim_templates,
+        values.limited_claim_templates,
         lambda limit, _: None if limit is None else ("may request any number of cards", ""),
     ),
-    Row("service_types", values.service_types, _one_of(eq), "Service"),
-    Row("service_annotation_prefixes", values.service_annotations, _one_of(str.startswith), "Service"),
-    Row("max_recipe_cache_size", values.recipe_sizes, _at_most, "PersistentVolumeClaim"),
-    Row("max_surge", values.surges, _at_most),
+    _Row("service_types", values.limited_service_types, _one_of(eq), "Service"),
+    _Row("service_annotation_prefixes", values.limited_service_annotations, _one_of(str.startswith), "Service"),
+    _Row("max_recipe_cache_size", values.limited_recipe_sizes, _at_most, "PersistentVolumeClaim"),
+    _Row("max_surge", values.limited_surges, _at_most),
 )
 
 PERMISSIONS = (
-    Row(
+    _Row(
         "annotation_prefixes",
-        values.controlling_annotations,
+        values.limited_controlling_annotations,
         _listed(str.startswith, "controls how the pod runs or connects"),
     ),
-    Row(
+    _Row(
         "priority_classes",
-        values.system_priorities,
+        values.limited_system_priorities,
         _listed(eq, "is reserved for the cluster, whose components it could evict"),
     ),
-    Row("tolerations", values.control_plane_keys, _listed(eq, "allows nodes of the control plane")),
-    Row(
+    _Row("tolerations", values.limited_control_plane_keys, _listed(eq, "allows nodes of the control plane")),
+    _Row(
         "environment_variables",
-        values.unsafe_variables,
-        _listed(matches_name_pattern, "loads code or selects cards"),
+        values.limited_unsafe_variables,
+        _listed(_matches_name_pattern, "loads code or selects cards"),
     ),
-    Row(
-        "allow_all_clients", values.open_access, _allowed("lets every namespace reach the model port"), "NetworkPolicy"
+    _Row(
+        "allow_all_clients",
+        values.limited_open_access,
+        _allowed("lets every namespace reach the model port"),
+        "NetworkPolicy",
     ),
 )
 
@@ -198,22 +201,22 @@ class PodPolicy:
     """The rules for a resource, which depend on its namespace, the installation and the class."""
 
     inference: Inference
-    host_paths: tuple[AllowedHostPath, ...]
+    host_paths: tuple[InstallationHostPath, ...]
     platform: ResolvedClass = NO_CLASS
 
     def find_violation(self, revision: Revision, children: Mapping[str, Object] | None = None) -> Problem | None:
         """Return the first violation of a revision and of the children of the spec, or None if they are allowed."""
         if self.platform.problem:
             return self.platform.problem
-        rendered = render_limited(self.inference, revision, children)
-        return next(self._host_path_problems(rendered), None) or find_problem(rendered, self.platform)
+        rendered = render_for_policy(self.inference, revision, children)
+        return next(self._host_path_problems(rendered), None) or _find_problem(rendered, self.platform)
 
-    def _host_path_problems(self, rendered: Rendered) -> Iterator[Problem]:
+    def _host_path_problems(self, rendered: LimitedObjects) -> Iterator[Problem]:
         namespace = self.inference.identity.namespace
         entries = [entry for entry in self.host_paths if not entry.namespaces or namespace in entry.namespaces]
-        mounts, allowed_groups = list(host_paths(rendered)), {DEFAULT_USER}
+        mounts, allowed_groups = list(limited_host_paths(rendered)), {DEFAULT_USER}
         for mount in mounts:
-            matching_entries = [entry for entry in entries if is_path_inside(mount.value, entry.prefix)]
+            matching_entries = [entry for entry in entries if matches_policy_path_prefix(mount.value, entry.prefix)]
             if not matching_entries:
                 yield Problem(
                     "HostPathNotAllowed",
@@ -229,15 +232,17 @@ class PodPolicy:
             )
 
 
-def render_limited(inference: Inference, revision: Revision, children: Mapping[str, Object] | None = None) -> Rendered:
+def render_for_policy(
+    inference: Inference, revision: Revision, children: Mapping[str, Object] | None = None
+) -> LimitedObjects:
     """Return what a class may limit, with the largest numbers of replicas and pods of a surge that the spec requests.
 
     `children` are those of the spec. Without them, only the revision is judged.
     """
     spec = inference.spec
     replicas = max(spec.replicas, spec.autoscaling.max_replicas if spec.autoscaling else 0)
-    surge = resolve_pod_count(spec.rollout.max_surge, replicas, round_up=True)
-    return Rendered(revision, inference.identity.name, replicas, surge, children)
+    surge = resolve_rollout_step_limit(spec.rollout.max_surge, replicas, round_up=True)
+    return LimitedObjects(revision, inference.identity.name, replicas, surge, children)
 
 
 _FIXED = (

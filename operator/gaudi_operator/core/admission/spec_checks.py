@@ -12,24 +12,24 @@ from gaudi_operator.api.v1alpha1.network import PUBLISHED, AccessFrom, ServiceTy
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.engine_settings import (
     check_engine_settings,
-    check_speculation,
-    max_kv_blocks,
-    min_device_memory,
+    check_speculation_settings,
+    max_engine_kv_blocks,
+    min_engine_memory,
 )
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.quantities import MOST_MEMORY, format_memory, parse_bytes
-from gaudi_operator.core.rendering.container import resolve_image
-from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
+from gaudi_operator.core.quantities import MOST_MEMORY, format_memory_quantity, parse_byte_quantity
+from gaudi_operator.core.rendering.container import resolve_container_image
+from gaudi_operator.core.rendering.pod_volumes import shared_memory_volume_size
 from gaudi_operator.core.rendering.runtime_config import runs_on_cpu
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, Problem
 
 
-def check_simulation_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def _check_simulation_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that the installation allows the sim engine, which answers without a model."""
     if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
         return None
@@ -69,7 +69,7 @@ def check_revision_allowed(revision: Revision, policy: PodPolicy, defaults: Inst
     )
 
 
-def check_fields_implemented(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def _check_fields_implemented(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that a spec sets no field that the API defines but this release does not implement.
 
     Such fields are refused, because ignoring them would hide the fault.
@@ -110,9 +110,9 @@ def _unimplemented_fields(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, boo
     )
 
 
-def check_image_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def _check_image_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Check that a spec names an image, or that the installation has a default image for its device."""
-    if resolve_image(inference.spec, defaults):
+    if resolve_container_image(inference.spec, defaults):
         return None
     kind = "the CPU" if runs_on_cpu(inference.spec.accelerator) else "cards"
     return Problem(
@@ -121,23 +121,23 @@ def check_image_known(inference: Inference, defaults: InstallationDefaults) -> P
     )
 
 
-def check_device_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
+def _check_device_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the device memory of a spec has room for one KV block and is not larger than that of any device.
 
     A larger amount probably has a wrong unit.
     """
     spec, memory = inference.spec, inference.spec.accelerator.device_memory
-    if memory is not None and parse_bytes(memory) > MOST_MEMORY:
+    if memory is not None and parse_byte_quantity(memory) > MOST_MEMORY:
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {memory} is above 1Ei, but no device has that much memory. Lower the "
             "value.",
         )
-    if max_kv_blocks(spec) < 1:
+    if max_engine_kv_blocks(spec) < 1:
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {memory} is too small for a single KV block. Raise deviceMemory to "
-            f"{format_memory(min_device_memory(spec))}, or lower spec.engine.blockSize or "
+            f"{format_memory_quantity(min_engine_memory(spec))}, or lower spec.engine.blockSize or "
             "spec.warmup.graphMemoryPercent.",
         )
     return None
@@ -145,8 +145,8 @@ def check_device_memory(inference: Inference, _: InstallationDefaults) -> Proble
 
 def check_shared_memory(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Check that the container's memory limit is larger than /dev/shm, whose size counts against the limit."""
-    memory_limit, shared_memory = inference.spec.pod.resources.limits.memory, shared_memory_size(inference.spec)
-    if memory_limit is None or parse_bytes(memory_limit) > parse_bytes(shared_memory):
+    memory_limit, shared_memory = inference.spec.pod.resources.limits.memory, shared_memory_volume_size(inference.spec)
+    if memory_limit is None or parse_byte_quantity(memory_limit) > parse_byte_quantity(shared_memory):
         return None
     return Problem(
         "MemoryTooSmall",
@@ -168,17 +168,17 @@ def check_groups_served(inference: Inference, observed: Observed) -> Problem | N
 
 
 @cache_on_inference
-def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+def first_spec_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """Return the first violation of a spec on an installation; None if it is accepted."""
     return _first_violation(inference, defaults)
 
 
 _first_violation = Checks(
-    check_simulation_allowed,
-    check_fields_implemented,
+    _check_simulation_allowed,
+    _check_fields_implemented,
     check_engine_settings,
-    check_speculation,
-    check_image_known,
-    check_device_memory,
+    check_speculation_settings,
+    _check_image_known,
+    _check_device_memory,
     check_shared_memory,
 )

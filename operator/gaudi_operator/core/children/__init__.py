@@ -1,6 +1,6 @@
 """The child objects of a resource: their manifests and the missing writes.
 
-workloads  the manifests: workloads of revisions, network access, PodDisruptionBudget and HorizontalPodAutoscaler
-desired    all children that a resource should have, and the writes and deletions in order
-drift      whether a live object differs from the applied manifest
+manifests      the manifests: workloads of revisions, network access, PodDisruptionBudget and HorizontalPodAutoscaler
+child_actions  all children that a resource should have, and the writes and deletions in order
+drift          whether a live object differs from the applied manifest
 """

@@ -13,7 +13,7 @@ from typing import Any
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.view import PodCondition, PodView, read_condition
+from gaudi_operator.core.pods.pod_view import PodCondition, PodView, read_condition
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.text import make_one_line
 
@@ -24,7 +24,7 @@ SETTLE_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class JudgedInstance:
+class GateConditionInstance:
     """The container, runtime instance and plan for which a gate was opened."""
 
     container: str
@@ -35,32 +35,32 @@ class JudgedInstance:
         return f"Container {self.container}, instance {self.instance}, plan {self.plan}."
 
 
-def judged_instance(pod: PodView) -> JudgedInstance | None:
+def gate_condition_instance(pod: PodView) -> GateConditionInstance | None:
     """Return the instance that is recorded in the message of the pod's gate, or None without a record."""
     # A pod condition has no separate field for the record, so its message contains the record. Only this module reads
     # and writes the record.
     match = _RECORD.search(pod.gate.message) if pod.gate else None
-    return JudgedInstance(*match.groups()) if match else None
+    return GateConditionInstance(*match.groups()) if match else None
 
 
-def gate_message(pod: PodView) -> str:
+def gate_condition_message(pod: PodView) -> str:
     """Return the message of the pod's gate without the record. The message describes the captured graphs."""
     return _RECORD.sub("", pod.gate.message) if pod.gate else ""
 
 
-def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
+def is_gate_condition_settling(pod: PodView, deadlines: Deadlines) -> bool:
     """Return True if the gate of the pod has just opened and the kubelet does not report the pod as ready yet."""
     since = pod.open_since if pod.is_active and not pod.is_ready else None
     return since is not None and not deadlines.has_passed(since, SETTLE_SECONDS)
 
 
-def gate_status(pod: Mapping[str, Any]) -> str | None:
+def gate_condition_status(pod: Mapping[str, Any]) -> str | None:
     """Return the status of the gate in a pod's manifest, or None if the gate was never written."""
     condition = _find_gate_condition(pod)
     return str(condition["status"]) if condition else None
 
 
-def other_conditions(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def conditions_except_gate(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return all conditions of a pod's manifest except the gate condition. Other writers own these conditions."""
     return [condition for condition in (pod.get("status") or {}).get("conditions") or () if condition["type"] != GATE]
 
@@ -78,7 +78,7 @@ def gate_condition(pod: Mapping[str, Any], gate: SetGate, now: datetime) -> dict
     }
 
 
-def pods_with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
+def pods_with_gate_conditions(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
     """Return the pods with the state after `gates` are written, for the rest of the reconcile."""
     gates_by_uid = {gate.uid: gate for gate in gates}
     pods_and_gates = ((pod, gates_by_uid.get(pod.uid)) for pod in pods)

@@ -19,23 +19,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.condition import JudgedInstance, is_settling, judged_instance
+from gaudi_operator.core.gate.condition import (
+    GateConditionInstance,
+    gate_condition_instance,
+    is_gate_condition_settling,
+)
 from gaudi_operator.core.gate.thresholds import (
     CAPTURED_BELOW_THRESHOLD,
     WARMUP_INCOMPLETE,
-    captured_counts,
-    explain_shortfall,
+    captured_counts_for_thresholds,
+    explain_threshold_shortfall,
     has_fewer_graphs,
     shortfalls,
 )
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_runtime.contract.report import WarmupReport
 
 RECOMPILING = "Recompiling"
 """The reason of a gate that is closed because requests wait for compiles."""
 
 
-def limit_recompiles(
+def _limit_recompiles(
     gates: Mapping[str, SetGate],
     pods: Sequence[PodView],
     readiness: Readiness,
@@ -55,7 +59,7 @@ def limit_recompiles(
     serving = [pod for pod in pods if pod.is_ready and pod.uid not in closing_uids]
     # Keep at least one pod serving, because slow answers are better than none.
     spare_count = len(serving) - pending_removals - max(1, min_available_pods)
-    settling_count = sum(is_settling(pod, deadlines) for pod in pods)
+    settling_count = sum(is_gate_condition_settling(pod, deadlines) for pod in pods)
     # Reopen gates before closing other gates, so that two gates are not closed at the same time.
     waiting = [pod.uid for pod in _sort_by_recompiles(pods) if pod.uid in writes and _is_kept_closed(pod)]
     for uid in waiting[max(0, -spare_count - settling_count) :]:
@@ -123,12 +127,12 @@ def judge_gate(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetG
     if not pod.is_active:
         return None
     if pod.report is not None and pod.container is not None:
-        shortfall = explain_shortfall(pod.report, readiness)
+        shortfall = explain_threshold_shortfall(pod.report, readiness)
         if shortfall is None and _has_just_closed(pod, deadlines):
             return None
         if shortfall is None:
             return _open_gate(
-                pod, JudgedInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness
+                pod, GateConditionInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness
             )
         return _close_gate(pod, *shortfall) if pod.is_gate_open else None
     if pod.is_gate_open and (explanation := _explain_lost_container(pod)):
@@ -142,10 +146,10 @@ def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
     return since is not None and not deadlines.has_passed(since, REOPEN_SECONDS)
 
 
-def _open_gate(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
+def _open_gate(pod: PodView, record: GateConditionInstance, readiness: Readiness) -> SetGate | None:
     # Skip the apply if nothing changed. Otherwise each reconcile would send one request per pod. A gate without a known
     # time is written again, because the observation of a canary starts at this time.
-    if pod.open_since and judged_instance(pod) == record:
+    if pod.open_since and gate_condition_instance(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge_gate() opens on a report only
     clauses = shortfalls(pod.report, readiness)
@@ -154,7 +158,7 @@ def _open_gate(pod: PodView, record: JudgedInstance, readiness: Readiness) -> Se
     description = (
         f"Serves below the thresholds, because spec.readiness.onShortfall is ServeAndWarn: {'; '.join(clauses)}"
         if clauses
-        else captured_counts(pod.report)
+        else captured_counts_for_thresholds(pod.report)
     )
     text = f"{description[0].upper()}{description[1:]}. {record}"
     return SetGate(pod.name, pod.uid, True, reason, text, is_rewrite=pod.gate is not None)
@@ -166,7 +170,7 @@ def _close_gate(pod: PodView, reason: str, message: str) -> SetGate:
 
 def _explain_lost_container(pod: PodView) -> tuple[str, str] | None:
     """Return (reason, message) if the kubelet reports that the container for which the gate was judged is gone."""
-    container, record = pod.container, judged_instance(pod)
+    container, record = pod.container, gate_condition_instance(pod)
     if container is None:
         return None
     if not container.running:
@@ -201,5 +205,5 @@ def judge_gates(
         all_graphs = {"min_captured_prompt_percent": 100, "min_captured_decode_percent": 100}
         readiness = readiness.model_copy(update=all_graphs)
     gates = {pod.uid: gate for pod in pods if (gate := judge_gate(pod, readiness, deadlines))}
-    writes = limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
+    writes = _limit_recompiles(gates, pods, readiness, min_available_pods, deadlines, pending_removals)
     return [gate for gate in writes.values() if gate.open or spec_is_readable or gate.reason not in _REASONS_OF_SPEC]

@@ -6,13 +6,13 @@ A warm-up is complete if every planned bucket is warm and capture has ended (doc
 from typing import NamedTuple
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
-from gaudi_runtime.contract.preparation import SkipCause
+from gaudi_runtime.contract.preparation import PreparationSkipCause
 from gaudi_runtime.contract.report import (
     BucketPhase,
-    CapturableGraphs,
+    CapturableGraphsReport,
     Phase,
-    PhaseProgress,
-    VisionProgress,
+    PhaseProgressReport,
+    VisionProgressReport,
     WarmupReport,
     percent,
     reaches_percent,
@@ -45,12 +45,12 @@ def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     return tuple(shortfall.clause for shortfall in _phase_shortfalls(report, readiness))
 
 
-def first_skipped_buckets(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+def describe_threshold_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     """Return a sentence for each phase with a shortfall. It names the first skipped bucket and the reason.
 
     Buckets that were skipped by a failure come first.
     """
-    by_cause = sorted(report.skipped, key=lambda item: item.cause is not SkipCause.FAILURE)
+    by_cause = sorted(report.skipped, key=lambda item: item.cause is not PreparationSkipCause.FAILURE)
     first_skipped = {item.phase.value: (str(item.bucket), item.reason) for item in reversed(by_cause)}
     if report.vision and report.vision.skipped:
         first = report.vision.skipped[0]
@@ -74,7 +74,7 @@ def _phase_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[_Shor
     return tuple(shortfall for shortfall in found if shortfall)
 
 
-def _find_vision_shortfall(vision: VisionProgress | None, min_percent: int) -> _Shortfall | None:
+def _find_vision_shortfall(vision: VisionProgressReport | None, min_percent: int) -> _Shortfall | None:
     if vision is None or reaches_percent(vision.warmed, vision.planned, min_percent) is not False:
         return None
     floored = percent(vision.warmed, vision.planned)
@@ -82,7 +82,7 @@ def _find_vision_shortfall(vision: VisionProgress | None, min_percent: int) -> _
     return _Shortfall(_VISION, CAPTURED_BELOW_THRESHOLD, clause)
 
 
-def _find_shortfall(phase: BucketPhase, progress: PhaseProgress, min_percent: int) -> _Shortfall | None:
+def _find_shortfall(phase: BucketPhase, progress: PhaseProgressReport, min_percent: int) -> _Shortfall | None:
     planned, (noun, outcome) = progress.planned, progress.preparation.words
     if clause := _why_incomplete(phase, progress):
         return _Shortfall(phase.value, WARMUP_INCOMPLETE, clause)
@@ -93,7 +93,7 @@ def _find_shortfall(phase: BucketPhase, progress: PhaseProgress, min_percent: in
     return _Shortfall(phase.value, CAPTURED_BELOW_THRESHOLD, clause)
 
 
-def _why_incomplete(phase: BucketPhase, progress: PhaseProgress) -> str | None:
+def _why_incomplete(phase: BucketPhase, progress: PhaseProgressReport) -> str | None:
     """Return why the warm-up of a phase is incomplete, or None if buckets are warm and capture has ended.
 
     Capture has ended if each graph is captured, or was left out by a limit in the spec or for memory.
@@ -113,8 +113,8 @@ def has_fewer_graphs(report: WarmupReport) -> bool:
     return any(progress.prepared < progress.planned for progress in (report.prompt, report.decode))
 
 
-def why_unreachable(
-    capturable: CapturableGraphs, planned_prompt: int, planned_decode: int, readiness: Readiness
+def why_thresholds_unreachable(
+    capturable: CapturableGraphsReport, planned_prompt: int, planned_decode: int, readiness: Readiness
 ) -> str | None:
     """Return why limits in the spec leave out too many graphs for the thresholds, as sentences; None if they do not."""
     if readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
@@ -136,7 +136,7 @@ def why_unreachable(
     )
 
 
-def captured_counts(report: WarmupReport) -> str:
+def captured_counts_for_thresholds(report: WarmupReport) -> str:
     """Return a clause with the number of captured graphs, for a gate that opens because the thresholds are met."""
     if report.warmup_skipped:
         return "warm-up is switched off"
@@ -146,7 +146,7 @@ def captured_counts(report: WarmupReport) -> str:
     return " and ".join(clauses)
 
 
-def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
+def _count_clause(phase: BucketPhase, progress: PhaseProgressReport) -> str:
     noun, outcome = progress.preparation.words
     left_out = []
     if progress.left_out_for_memory:
@@ -158,7 +158,7 @@ def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
     return f"{progress.prepared} of {progress.planned} {phase} {noun} {outcome}{suffix}"
 
 
-def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
+def explain_threshold_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
     """Return (reason, message) if a report keeps the gate closed, or None if the gate may open."""
     if report.failure is not None:
         return report.failure.reason, report.failure.message
@@ -170,5 +170,5 @@ def explain_shortfall(report: WarmupReport, readiness: Readiness) -> tuple[str, 
     is_incomplete = any(shortfall.reason == WARMUP_INCOMPLETE for shortfall in found)
     summary = "Warm-up ended incomplete" if is_incomplete else "Warm-up ended below the thresholds"
     clauses = "; ".join(shortfall.clause for shortfall in found)
-    message = " ".join((f"{summary}: {clauses}.", *first_skipped_buckets(report, readiness)))
+    message = " ".join((f"{summary}: {clauses}.", *describe_threshold_shortfalls(report, readiness)))
     return WARMUP_INCOMPLETE if is_incomplete else CAPTURED_BELOW_THRESHOLD, message

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gaudi_operator.core.pods.start_delays import has_scheduling_gates
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.pods.start_delays import is_delayed_by_scheduling_gates
 from gaudi_runtime.contract.report import (
     Phase,
-    PhaseProgress,
-    VisionProgress,
+    PhaseProgressReport,
+    VisionProgressReport,
     WarmupReport,
     percent,
 )
@@ -20,7 +20,7 @@ from gaudi_runtime.contract.report import (
 WARMED_UP_PHASES = frozenset({Phase.SERVING, Phase.DRAINING})
 
 
-class PendingStep(StrEnum):
+class PodPendingStep(StrEnum):
     """The step that a pod without traffic waits for, as condition messages report it."""
 
     GATED = "held by scheduling gates"
@@ -31,40 +31,40 @@ class PendingStep(StrEnum):
     READINESS = "warmed up but not ready"
 
 
-def pending_step(pod: PodView) -> PendingStep:
+def _pending_step(pod: PodView) -> PodPendingStep:
     """Return the step that an active but unready pod waits for."""
-    if has_scheduling_gates(pod):
-        return PendingStep.GATED
+    if is_delayed_by_scheduling_gates(pod):
+        return PodPendingStep.GATED
     if not pod.is_scheduled:
-        return PendingStep.UNSCHEDULED
+        return PodPendingStep.UNSCHEDULED
     if pod.container is None or not pod.container.running:
-        return PendingStep.STARTING
+        return PodPendingStep.STARTING
     if pod.report is not None and pod.report.failure is not None:
-        return PendingStep.FAILED
+        return PodPendingStep.FAILED
     # The gate may stay closed after the warm-up, for example if too few graphs are captured.
     warmup_ended = pod.is_gate_open or (pod.report is not None and pod.report.phase in WARMED_UP_PHASES)
-    return PendingStep.READINESS if warmup_ended else PendingStep.WARMING
+    return PodPendingStep.READINESS if warmup_ended else PodPendingStep.WARMING
 
 
-def count_waiting(pods: Iterable[PodView]) -> dict[PendingStep, int]:
+def count_pod_progress_steps(pods: Iterable[PodView]) -> dict[PodPendingStep, int]:
     """Return how many pods without traffic wait at each step. The result has the order of the steps."""
-    counts = Counter(pending_step(pod) for pod in pods if not pod.is_ready)
-    return {kind: counts[kind] for kind in PendingStep if counts[kind]}
+    counts = Counter(_pending_step(pod) for pod in pods if not pod.is_ready)
+    return {kind: counts[kind] for kind in PodPendingStep if counts[kind]}
 
 
-def captured_percent(progress: PhaseProgress) -> int | None:
+def captured_progress_percent(progress: PhaseProgressReport) -> int | None:
     """Return the captured or executed buckets of a phase in percent, rounded down, or None without planned buckets."""
     return percent(progress.prepared, progress.planned)
 
 
-def warmup_percent(report: WarmupReport) -> int:
+def warmup_progress_percent(report: WarmupReport) -> int:
     """Return the progress of a pod's warm-up in percent of compiled and captured buckets, rounded down.
 
     The result is 100 only after the warm-up has ended.
     """
     if report.phase in WARMED_UP_PHASES:
         return 100
-    phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
+    phases, vision = (report.prompt, report.decode), report.vision or VisionProgressReport()
     total = vision.planned + sum(progress.planned * (2 if progress.has_second_step else 1) for progress in phases)
     done = vision.warmed + sum(progress.warmed + progress.captured * progress.has_second_step for progress in phases)
     # Profiling and loading may follow the warm-up, so report at most 99 until the pod serves.

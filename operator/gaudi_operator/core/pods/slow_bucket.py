@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.contract.report_fields import Shape
 
@@ -19,7 +19,7 @@ LEAST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class CurrentBucket:
+class _CurrentBucket:
     """The bucket that a pod is compiling or capturing, with its start (`since`) and its forecast in seconds."""
 
     phase: BucketPhase
@@ -47,7 +47,7 @@ def describe_slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
     )
 
 
-def _current_bucket(pod: PodView) -> CurrentBucket | None:
+def _current_bucket(pod: PodView) -> _CurrentBucket | None:
     """Return the current bucket of the pod, or None if there is no current bucket with a forecast.
 
     The bucket started when the progress last changed.
@@ -58,5 +58,5 @@ def _current_bucket(pod: PodView) -> CurrentBucket | None:
     since = pod.report_received_at - timedelta(seconds=report.since_progress_seconds)
     for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode)):
         if progress.current is not None and progress.forecast_seconds is not None:
-            return CurrentBucket(phase, progress.current, since, progress.forecast_seconds)
+            return _CurrentBucket(phase, progress.current, since, progress.forecast_seconds)
     return None

@@ -1,7 +1,7 @@
 """Terminations of pods and containers: how they ended.
 
 Terminations are stored in status.pods. Otherwise the report with phase and bucket would be lost when the container ends
-or the leader changes. A PodEnd is a termination as the back-off counts it.
+or the leader changes. A PodTermination is a termination as the back-off counts it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
-from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.observed import ObservedReport
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.text_formats import format_timestamp
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
@@ -19,7 +19,7 @@ MAX_REASON = 64
 
 
 def terminations_by_pod(
-    pods: Iterable[PodView], previous_status: GaudiInferenceStatus, reports: Mapping[str, PodReport]
+    pods: Iterable[PodView], previous_status: GaudiInferenceStatus, reports: Mapping[str, ObservedReport]
 ) -> dict[str, LastTermination]:
     """Return the terminations by pod name. Pods whose first container still runs have no entry.
 
@@ -30,7 +30,9 @@ def terminations_by_pod(
     return {name: termination for name, termination in terminations if termination}
 
 
-def _pod_termination(pod: PodView, previous: PodState | None, pod_report: PodReport | None) -> LastTermination | None:
+def _pod_termination(
+    pod: PodView, previous: PodState | None, pod_report: ObservedReport | None
+) -> LastTermination | None:
     last_exit = pod.container.last_exit if pod.container else None
     end_message = pod.end_message or (str(last_exit) if last_exit else None)
     if end_message is None:
@@ -51,8 +53,8 @@ def _pod_termination(pod: PodView, previous: PodState | None, pod_report: PodRep
         return previous.last_termination
     report = _ended_container_report(pod, pod_report)
     if report is not None:
-        message = f"In {describe_activity(report)}: {end_message}"[:MAX_TEXT]
-        changes = {"phase": report.phase.value, "bucket": describe_current_bucket(report), "message": message}
+        message = f"In {describe_activity_at_termination(report)}: {end_message}"[:MAX_TEXT]
+        changes = {"phase": report.phase.value, "bucket": _describe_current_bucket(report), "message": message}
         return termination.model_copy(update=changes)
     # Without a report of this container, use the phase that is already in the status.
     if pod_report is None or pod_report.report is None:
@@ -67,7 +69,7 @@ def _is_same_termination(previous: LastTermination, current: LastTermination) ->
     return (previous.time, previous.reason, previous.exit_code) == (current.time, current.reason, current.exit_code)
 
 
-def _ended_container_report(pod: PodView, pod_report: PodReport | None) -> WarmupReport | None:
+def _ended_container_report(pod: PodView, pod_report: ObservedReport | None) -> WarmupReport | None:
     """Return the last report of the pod if the report is from a container that has ended."""
     container = pod.container
     has_ended = (
@@ -78,7 +80,7 @@ def _ended_container_report(pod: PodView, pod_report: PodReport | None) -> Warmu
     return pod_report.report if pod_report is not None and has_ended else None
 
 
-def describe_current_bucket(report: WarmupReport) -> str | None:
+def _describe_current_bucket(report: WarmupReport) -> str | None:
     """Return the bucket at which a pod terminated, such as "prompt bucket (1, 128, 0)", or None between two buckets."""
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
@@ -88,19 +90,19 @@ def describe_current_bucket(report: WarmupReport) -> str | None:
     return None
 
 
-def describe_activity(report: WarmupReport) -> str:
+def describe_activity_at_termination(report: WarmupReport) -> str:
     """Return what a runtime was doing when it terminated, such as "phase Compiling at prompt bucket (1, 128, 0)".
 
     If the runtime reported a failure, the result contains the failure.
     """
     if report.failure is not None:
         return f"phase {report.phase} ({report.failure.reason}: {report.failure.message})"
-    bucket = describe_current_bucket(report)
+    bucket = _describe_current_bucket(report)
     return f"phase {report.phase} at {bucket}" if bucket else f"phase {report.phase}"
 
 
 @dataclass(frozen=True)
-class PodEnd:
+class PodTermination:
     """The end of a pod or container, for the back-off. `is_counted` is True if this end may delay new pods."""
 
     pod_name: str
@@ -110,7 +112,7 @@ class PodEnd:
     is_counted: bool
 
 
-def pod_ends(pods: Sequence[PodView], terminations: Mapping[str, LastTermination]) -> list[PodEnd]:
+def pod_terminations(pods: Sequence[PodView], terminations: Mapping[str, LastTermination]) -> list[PodTermination]:
     """Return the ends of one revision's pods, oldest first. `terminations` contains the terminations by pod name.
 
     Deleted pods are left out, unless their node reports a reason. The end of a pod that was ready does not count,
@@ -126,17 +128,17 @@ def pod_ends(pods: Sequence[PodView], terminations: Mapping[str, LastTermination
 
 def _pod_end(
     pod: PodView, replica: PodView, terminations: Mapping[str, LastTermination], serves: bool
-) -> PodEnd | None:
+) -> PodTermination | None:
     """Return the end of a pod, or None if it has not ended. `replica` is the group's leader, or the pod itself."""
     last_exit, ended_at = pod.container.last_exit if pod.container else None, pod.ended_at
     if pod.end_message and ended_at and (pod.ended_reason or not pod.terminating):
         message = terminations[pod.name].message if pod.name in terminations else pod.end_message
-        return PodEnd(pod.name, pod.created_at or ended_at, ended_at, message, not replica.has_gate_condition)
+        return PodTermination(pod.name, pod.created_at or ended_at, ended_at, message, not replica.has_gate_condition)
     # Deleting a pod also terminates its container. This termination is no failure of the revision.
     if pod.end_message or pod.terminating or last_exit is None or last_exit.ended_at is None:
         return None
     message = terminations[pod.name].message if pod.name in terminations else str(last_exit)
-    return PodEnd(
+    return PodTermination(
         pod.name,
         last_exit.began_at or last_exit.ended_at,
         last_exit.ended_at,

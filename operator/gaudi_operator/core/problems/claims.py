@@ -2,7 +2,7 @@
 
 import re
 
-from gaudi_operator.core.problems.criteria import Criteria
+from gaudi_operator.core.problems.criteria import ProblemCriteria
 from gaudi_operator.core.problems.spec_fields import claim_fields
 
 _VOLUME_WORDS = (
@@ -15,12 +15,12 @@ _QUOTED = re.compile(r'persistentvolumeclaim "([^"]+)"')
 _UNBOUND = "unbound immediate"
 
 
-def mentions_volumes(message: str) -> bool:
+def mentions_volume_claims(message: str) -> bool:
     """Return True if the scheduler's message is about volumes."""
     return any(word in message.lower() for word in _VOLUME_WORDS)
 
 
-def explain_unbound_claims(pod: str, message: str, criteria: Criteria) -> str:
+def explain_unbound_claims(pod: str, message: str, criteria: ProblemCriteria) -> str:
     """Return sentences about a pod that waits for a volume: the claims, the fields that name them, and the remedy."""
     claims = _awaited_claims(message, criteria)
     summary = f"Pod {pod} waits for {_describe_claims(claims)}: {message}"
@@ -36,7 +36,7 @@ def explain_unbound_claims(pod: str, message: str, criteria: Criteria) -> str:
     )
 
 
-def _awaited_claims(message: str, criteria: Criteria) -> dict[str, str]:
+def _awaited_claims(message: str, criteria: ProblemCriteria) -> dict[str, str]:
     """Return the claims that a pod may wait for, with their fields.
 
     These are the claims that the message quotes or, without quoted names, all claims that may be unbound.
@@ -58,7 +58,7 @@ def _describe_claims(claims: dict[str, str]) -> str:
     return f"one of the PersistentVolumeClaims {', '.join(descriptions[:-1])} and {descriptions[-1]}"
 
 
-def advise_on_claim_mounts(criteria: Criteria) -> str:
+def advise_on_claim_mounts(criteria: ProblemCriteria) -> str:
     """Return the advice for a pod whose node cannot mount its claims, or an empty text if the pod mounts no claim."""
     claims = claim_fields(criteria.template, criteria.resource)
     if not claims:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from gaudi_operator.api.v1alpha1.status import LastTermination
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.pods.view import OUT_OF_MEMORY, PodView, SideContainer
-from gaudi_operator.core.problems.criteria import Criteria
-from gaudi_operator.core.problems.resolution import make_problem
-from gaudi_operator.core.problems.spec_fields import advise_on_image, advise_on_memory, image_fields
+from gaudi_operator.core.pods.pod_view import OUT_OF_MEMORY, PodView, SideContainer
+from gaudi_operator.core.problems.criteria import ProblemCriteria
+from gaudi_operator.core.problems.resolution import make_resolvable_problem
+from gaudi_operator.core.problems.spec_fields import advise_on_image_field, advise_on_memory_field, image_fields
 from gaudi_operator.core.text_formats import format_sentence
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
@@ -35,37 +35,39 @@ _HOW = ("terminates", "terminated")
 _COULD = ("cannot", "could not")
 
 
-def container_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def container_start_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the problem of a runtime container that cannot be created or whose image cannot be pulled."""
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
     cause = format_sentence(pod.container.waiting_message or reason)
-    advice = advise_on_image(cause, image_fields(criteria.template, CONTAINER)) if reason in _IMAGE else _CONTAINER
+    advice = (
+        advise_on_image_field(cause, image_fields(criteria.template, CONTAINER)) if reason in _IMAGE else _CONTAINER
+    )
     explanation = f"{cause} {advice}"
     message, lasting_message = (f"Pod {pod.name} {verb} start its container: {explanation}" for verb in _COULD)
     # The waiting reason has no start time and changes during one wait (`ErrImagePull`, `ImagePullBackOff`). Therefore
     # use the time since which the pod waits for this container.
-    return make_problem(reason, message, pod.container_awaited_since, lasting_message)
+    return make_resolvable_problem(reason, message, pod.container_awaited_since, lasting_message)
 
 
-def side_container_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def side_container_start_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the problem of the first init container or sidecar that cannot start. The runtime waits for them."""
     for side_container in pod.side_containers:
         reason = side_container.container.waiting_reason
         if reason in _WAITING:
             cause = format_sentence(side_container.container.waiting_message or reason)
             images = image_fields(criteria.template, side_container.name)
-            explanation = f"{cause} {advise_on_image(cause, images) if reason in _IMAGE else _SIDE_CONTAINER}"
+            explanation = f"{cause} {advise_on_image_field(cause, images) if reason in _IMAGE else _SIDE_CONTAINER}"
             message, lasting_message = (
                 f"Pod {pod.name} {verb} start its {_describe_side_container(side_container)}: {explanation}"
                 for verb in _COULD
             )
-            return make_problem(reason, message, pod.container_awaited_since, lasting_message)
+            return make_resolvable_problem(reason, message, pod.container_awaited_since, lasting_message)
     return None
 
 
-def side_container_exit_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def side_container_exit_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the problem of the first init container or sidecar that ends repeatedly with an error."""
     for side_container in pod.side_containers:
         last_exit = side_container.container.last_exit
@@ -73,7 +75,7 @@ def side_container_exit_problem(pod: PodView, criteria: Criteria) -> Problem | N
             continue
         reason = "SidecarFails" if side_container.is_sidecar else "InitContainerFails"
         log = f"Read its log with `kubectl logs {pod.name} -c {side_container.name} --previous`."
-        remedy = advise_on_memory(criteria.template, side_container.name) if last_exit.out_of_memory else ""
+        remedy = advise_on_memory_field(criteria.template, side_container.name) if last_exit.out_of_memory else ""
         sentences = (
             f"The {_describe_side_container(side_container)} of pod {pod.name} {verb} repeatedly. "
             f"{format_sentence(str(last_exit))}"
@@ -84,7 +86,7 @@ def side_container_exit_problem(pod: PodView, criteria: Criteria) -> Problem | N
     return None
 
 
-def _ends_repeatedly(side_container: SideContainer, criteria: Criteria) -> bool:
+def _ends_repeatedly(side_container: SideContainer, criteria: ProblemCriteria) -> bool:
     # The waiting reason disappears while the container runs. Without the number of restarts, the condition would flap.
     container = side_container.container
     last_exit, restarts_often = container.last_exit, container.restarts >= CRASH_LOOP_RESTARTS
@@ -102,7 +104,7 @@ def _describe_side_container(side_container: SideContainer) -> str:
     return f"{'sidecar' if side_container.is_sidecar else 'init container'} {side_container.name}"
 
 
-def crash_loop_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def crash_loop_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the problem of a runtime container in a crash loop.
 
     The operator counts terminations itself, because the kubelet resets its back-off while the next container warms up.
@@ -125,10 +127,10 @@ def crash_loop_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _classify_crash(termination: LastTermination, criteria: Criteria) -> tuple[str, Sequence[str]]:
+def _classify_crash(termination: LastTermination, criteria: ProblemCriteria) -> tuple[str, Sequence[str]]:
     """Return (reason of a crash, remedies). The remedies are empty if the cause is unknown."""
     if termination.reason == OUT_OF_MEMORY:
-        advice = advise_on_memory(criteria.template, CONTAINER)
+        advice = advise_on_memory_field(criteria.template, CONTAINER)
         return "HostOutOfMemory", (advice, "This is memory of the node, not of the card.")
     if termination.phase not in _COMPILING:
         return "CrashLoopBackOff", ()

@@ -11,7 +11,7 @@ from gaudi_operator.core.observed import Manifest
 
 
 @dataclass(frozen=True)
-class ExpectedRoom:
+class RoomCriterion:
     """The expected room for new pods, as a criterion for problems.
 
     While `to_come` is True, more room is expected and a pod without a node is no problem. `remedy` is the advice on
@@ -26,7 +26,7 @@ class ExpectedRoom:
 
 
 @dataclass(frozen=True)
-class Criteria:
+class ProblemCriteria:
     """The criteria that decide whether pods of one revision have a problem.
 
     `resource` is the name of the GaudiInference. `template` is the pod template of the revision, or empty if it is
@@ -46,4 +46,4 @@ class Criteria:
     stall_seconds: int
     is_observed: bool
     has_learned_plan: bool
-    room: ExpectedRoom
+    room: RoomCriterion

@@ -10,32 +10,40 @@ from datetime import datetime
 from itertools import chain
 
 from gaudi_operator.core.gate.judgement import ADD_SIZES, has_only_vision_recompiles
-from gaudi_operator.core.gate.thresholds import WARMUP_INCOMPLETE, explain_shortfall, why_unreachable
+from gaudi_operator.core.gate.thresholds import (
+    WARMUP_INCOMPLETE,
+    explain_threshold_shortfall,
+    why_thresholds_unreachable,
+)
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
     UNSCHEDULABLE_SECONDS,
-    creation_refused_since,
-    describe_scheduling_gates,
-    has_scheduling_gates,
-    unprepared_since,
-    unscheduled_since,
-    why_creation_refused,
-    why_unprepared,
-    why_unscheduled,
+    creation_delayed_since,
+    describe_delaying_scheduling_gates,
+    is_delayed_by_scheduling_gates,
+    preparation_delayed_since,
+    scheduling_delayed_since,
+    why_creation_is_delayed,
+    why_preparation_is_delayed,
+    why_scheduling_is_delayed,
 )
-from gaudi_operator.core.pods.terminations import describe_activity
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.claims import advise_on_claim_mounts, explain_unbound_claims, mentions_volumes
+from gaudi_operator.core.pods.terminations import describe_activity_at_termination
+from gaudi_operator.core.problems.claims import advise_on_claim_mounts, explain_unbound_claims, mentions_volume_claims
 from gaudi_operator.core.problems.container_problems import (
     container_start_problem,
     crash_loop_problem,
     side_container_exit_problem,
     side_container_start_problem,
 )
-from gaudi_operator.core.problems.criteria import Criteria
-from gaudi_operator.core.problems.learned_plan import why_forecast_missed
-from gaudi_operator.core.problems.resolution import RESOLVED_BY_OTHERS, make_problem, worst_problem
+from gaudi_operator.core.problems.criteria import ProblemCriteria
+from gaudi_operator.core.problems.learned_plan import why_learned_plan_missed_forecast
+from gaudi_operator.core.problems.resolution import (
+    RESOLVED_BY_OTHERS,
+    make_resolvable_problem,
+    worst_unresolved_problem,
+)
 from gaudi_operator.core.text_formats import format_sentence
 from gaudi_runtime.contract.failures import CRASH_REASONS
 from gaudi_runtime.contract.report import Phase
@@ -50,30 +58,32 @@ FEWEST_ERRORS = 5
 """The minimum number of failed answers before their percentage counts."""
 
 
-def worst_pod_problem(pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: Criteria) -> Problem | None:
+def worst_pod_problem(
+    pods: Iterable[PodView], replica_sets: Iterable[Manifest], criteria: ProblemCriteria
+) -> Problem | None:
     """Return the worst problem of `pods` and their ReplicaSets, or None."""
     creation_problems = (
         problem for replica_set in replica_sets if (problem := _pod_creation_problem(replica_set, criteria))
     )
-    return worst_problem(chain(pod_problems(pods, criteria), creation_problems))
+    return worst_unresolved_problem(chain(pod_problems(pods, criteria), creation_problems))
 
 
-def pod_problems(pods: Iterable[PodView], criteria: Criteria) -> Iterator[Problem]:
+def pod_problems(pods: Iterable[PodView], criteria: ProblemCriteria) -> Iterator[Problem]:
     """Yield the problem of each pod that has a problem."""
     return (problem for pod in pods if (problem := pod_problem(pod, criteria)))
 
 
-def is_caused_by_revision(problem: Problem) -> bool:
+def is_pod_problem_of_revision(problem: Problem) -> bool:
     """Return True if the revision itself causes the problem of its pods, not their environment."""
     return problem.reason not in RESOLVED_BY_OTHERS
 
 
-def pod_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def pod_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the first problem of one pod, or None."""
     return _CHECKS(pod, criteria)
 
 
-def _reported_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _reported_start_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
@@ -83,10 +93,10 @@ def _reported_start_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     first_try = pod.container is None or pod.container.restarts == 0
     since = pod.report_received_at if first_try else pod.starting_since
     message, lasting_message = (f"Pod {pod.name} {verb} start: {failure.message}" for verb in ("cannot", "could not"))
-    return make_problem(failure.reason, message, since, lasting_message)
+    return make_resolvable_problem(failure.reason, message, since, lasting_message)
 
 
-def _last_failure_problem(pod: PodView, _: Criteria) -> Problem | None:
+def _last_failure_problem(pod: PodView, _: ProblemCriteria) -> Problem | None:
     """Return the failure that ended the previous container, until the next container has loaded the model.
 
     Only a failure with a cause outside the revision is returned. All other failures count as crashes.
@@ -99,31 +109,33 @@ def _last_failure_problem(pod: PodView, _: Criteria) -> Problem | None:
         return None
     cause = format_sentence(last_exit.message.removeprefix(f"{last_exit.external_reason}: "))
     message = f"Pod {pod.name} could not start: {cause} Its container restarts and tries again."
-    return make_problem(last_exit.external_reason, message, since)
+    return make_resolvable_problem(last_exit.external_reason, message, since)
 
 
-def _scheduling_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    message = None if criteria.room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
+def _scheduling_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
+    message = (
+        None if criteria.room.to_come else why_scheduling_is_delayed(pod, UNSCHEDULABLE_SECONDS, criteria.deadlines)
+    )
     if message is None:
         return None
-    message, since = format_sentence(message), unscheduled_since(pod)
-    if has_scheduling_gates(pod):
+    message, since = format_sentence(message), scheduling_delayed_since(pod)
+    if is_delayed_by_scheduling_gates(pod):
         return _scheduling_gate_problem(pod, since, criteria)
-    if mentions_volumes(message):
+    if mentions_volume_claims(message):
         summary, remedies = explain_unbound_claims(pod.name, message, criteria), _node_remedies(message)
         suffix = f" For the other nodes: {'; '.join(remedies)}." if remedies else ""
-        return make_problem("VolumeNotBound", f"{summary}{suffix}", since)
+        return make_resolvable_problem("VolumeNotBound", f"{summary}{suffix}", since)
     summary = f"Pod {pod.name} is unschedulable: {message}"
     if criteria.room.remedy:
-        return make_problem("UpgradeBlocked", f"{summary} {criteria.room.remedy}", since)
+        return make_resolvable_problem("UpgradeBlocked", f"{summary} {criteria.room.remedy}", since)
     # While the operator can still replace pods in place, the problem starts now. The deadline for other components
     # starts after that.
     if next_step := _describe_replacement_in_place("the pod stays unschedulable", criteria):
-        return make_problem("Unschedulable", f"{summary} {next_step}", criteria.deadlines.now)
-    return make_problem("Unschedulable", f"{summary} {_advise_on_nodes(message)}", since)
+        return make_resolvable_problem("Unschedulable", f"{summary} {next_step}", criteria.deadlines.now)
+    return make_resolvable_problem("Unschedulable", f"{summary} {_advise_on_nodes(message)}", since)
 
 
-def _describe_replacement_in_place(cause: str, criteria: Criteria) -> str | None:
+def _describe_replacement_in_place(cause: str, criteria: ProblemCriteria) -> str | None:
     """Return sentences about the replacement in place that follows if `cause` lasts.
 
     Return None if the rollout waits.
@@ -158,28 +170,30 @@ def _node_remedies(message: str) -> list[str]:
     return remedies
 
 
-def _scheduling_gate_problem(pod: PodView, since: datetime | None, criteria: Criteria) -> Problem:
-    summary = f"Pod {pod.name} is held by {describe_scheduling_gates(pod)} and has no node yet."
+def _scheduling_gate_problem(pod: PodView, since: datetime | None, criteria: ProblemCriteria) -> Problem:
+    summary = f"Pod {pod.name} is held by {describe_delaying_scheduling_gates(pod)} and has no node yet."
     # Old pods hold the quota that the new pod needs. Without this advice, the upgrade would wait forever.
     if criteria.room.remedy:
-        return make_problem("UpgradeBlocked", f"{summary} {criteria.room.remedy}", since)
+        return make_resolvable_problem("UpgradeBlocked", f"{summary} {criteria.room.remedy}", since)
     advice = (
         "The pod starts after the quota system that set the gate, such as Kueue, admits the pod. `kubectl describe "
         f"pod {pod.name}` shows the events of the pod."
     )
     next_step = _describe_replacement_in_place("the gate stays", criteria)
     # Waiting for quota has no deadline. The problem therefore starts now, so that problems with a deadline precede it.
-    return make_problem(SCHEDULING_GATED, f"{summary} {next_step or advice}", criteria.deadlines.now)
+    return make_resolvable_problem(SCHEDULING_GATED, f"{summary} {next_step or advice}", criteria.deadlines.now)
 
 
-def _preparation_problem(pod: PodView, criteria: Criteria) -> Problem | None:
-    message = why_unprepared(pod, criteria.deadlines)
+def _preparation_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
+    message = why_preparation_is_delayed(pod, criteria.deadlines)
     if message is None:
         return None
-    return make_problem("PodNotPrepared", f"{message}{advise_on_claim_mounts(criteria)}", unprepared_since(pod))
+    return make_resolvable_problem(
+        "PodNotPrepared", f"{message}{advise_on_claim_mounts(criteria)}", preparation_delayed_since(pod)
+    )
 
 
-def _worker_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _worker_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the problem that prevents a worker of the group from starting.
 
     After the start, the leader's report covers the progress of its workers.
@@ -195,7 +209,7 @@ def _worker_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     return next((problem for problem in problems if problem), None)
 
 
-def _stall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _stall_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     report, stall_seconds = pod.report, criteria.stall_seconds
     if report is None or pod.report_received_at is None or report.phase.is_settled:
         return None
@@ -205,7 +219,7 @@ def _stall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
         remaining_seconds = stall_seconds - report.since_progress_seconds - age
         criteria.deadlines.schedule_requeue(remaining_seconds if remaining_seconds > 0 else REPORT_SECONDS)
         return None
-    details = f"in pod {pod.name} for more than {stall_seconds} s, in {describe_activity(report)}."
+    details = f"in pod {pod.name} for more than {stall_seconds} s, in {describe_activity_at_termination(report)}."
     return Problem(
         "WarmupStalled",
         f"No progress {details} The container is restarted. If this repeats, read its log. Raise "
@@ -214,19 +228,21 @@ def _stall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _unreachable_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _unreachable_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     """Return the problem of a pod that cannot reach the thresholds, before the pod captures its graphs."""
     report = pod.report
     if report is None or report.capturable is None or report.phase is Phase.SERVING:
         return None
-    reason = why_unreachable(report.capturable, report.prompt.planned, report.decode.planned, criteria.readiness)
+    reason = why_thresholds_unreachable(
+        report.capturable, report.prompt.planned, report.decode.planned, criteria.readiness
+    )
     return Problem("ThresholdsUnreachable", f"Pod {pod.name} cannot receive traffic: {reason}") if reason else None
 
 
-def _shortfall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _shortfall_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
-    shortfall = explain_shortfall(pod.report, criteria.readiness)
+    shortfall = explain_threshold_shortfall(pod.report, criteria.readiness)
     if shortfall is None:
         return None
     reason, message = shortfall
@@ -237,7 +253,7 @@ def _shortfall_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     return Problem(reason, f"Pod {pod.name} receives {explanation}", f"Pod {pod.name} received {explanation}")
 
 
-def _recompile_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _recompile_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     max_recompiles, report = criteria.canary.max_recompiles, pod.report
     if report is None or not criteria.is_observed:
         return None
@@ -255,7 +271,7 @@ def _recompile_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     )
 
 
-def _error_rate_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _error_rate_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     max_percent = criteria.canary.max_error_percent
     requests = pod.report.requests if pod.report and criteria.is_observed else None
     if requests is None or requests.failed < FEWEST_ERRORS:
@@ -269,31 +285,35 @@ def _error_rate_problem(pod: PodView, criteria: Criteria) -> Problem | None:
     return Problem("TooManyErrors", f"{message} Read its log with `kubectl logs {pod.name}`.", message)
 
 
-def _forecast_problem(pod: PodView, criteria: Criteria) -> Problem | None:
+def _forecast_problem(pod: PodView, criteria: ProblemCriteria) -> Problem | None:
     # Check only a plan that differs from the plan of the previous revision. With the same plan, a rollback would not
     # help.
     if pod.report is None or not criteria.is_observed or not criteria.has_learned_plan:
         return None
     max_padding_percent = criteria.canary.max_padding_percent
-    reason = why_forecast_missed(pod.report, max_padding_percent, criteria.resource)
+    reason = why_learned_plan_missed_forecast(pod.report, max_padding_percent, criteria.resource)
     return Problem("ForecastMissed", f"In pod {pod.name}, {reason}") if reason else None
 
 
-def _pod_creation_problem(replica_set: Manifest, criteria: Criteria) -> Problem | None:
+def _pod_creation_problem(replica_set: Manifest, criteria: ProblemCriteria) -> Problem | None:
     reason = (
-        None if criteria.room.to_come else why_creation_refused(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
+        None
+        if criteria.room.to_come
+        else why_creation_is_delayed(replica_set, UNSCHEDULABLE_SECONDS, criteria.deadlines)
     )
     if reason is None:
         return None
-    since = creation_refused_since(replica_set)
+    since = creation_delayed_since(replica_set)
     message = f"ReplicaSet {replica_set['metadata']['name']} cannot create pods: {format_sentence(reason)}"
     # Give this advice only for a quota, which has room after old pods are removed. An admission rule rejects the pod in
     # any case.
     if criteria.room.remedy and "quota" in reason:
-        return make_problem("UpgradeBlocked", f"{message} {criteria.room.remedy}", since)
+        return make_resolvable_problem("UpgradeBlocked", f"{message} {criteria.room.remedy}", since)
     if next_step := _describe_replacement_in_place("the ReplicaSet cannot create pods", criteria):
-        return make_problem("PodsRefused", f"{message} {next_step}", criteria.deadlines.now)
-    return make_problem("PodsRefused", f"{message} Check the quota and the admission rules of this namespace.", since)
+        return make_resolvable_problem("PodsRefused", f"{message} {next_step}", criteria.deadlines.now)
+    return make_resolvable_problem(
+        "PodsRefused", f"{message} Check the quota and the admission rules of this namespace.", since
+    )
 
 
 # The checks follow the life of a pod. Each check runs only if all previous checks found no problem.
@@ -340,7 +360,7 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     if len(failed_pods) < MIN_FAILED_PODS:
         return None
     last = failed_pods[-1]
-    return make_problem(
+    return make_resolvable_problem(
         "PodsFail",
         f"{len(failed_pods)} pods of revision {revision} ended before they served, most recently {last.name}: "
         f"{last.end_message} Check the node of the pod and spec.pod.resources. `kubectl describe pod {last.name}` "

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_operator.core.text_formats import parse_timestamp_text
 from gaudi_runtime.contract.failures import PASSING_REASONS
 from gaudi_runtime.errors import Problem
 
@@ -51,19 +51,21 @@ QUEUED = frozenset({"SchedulingGated"})
 """Reasons of pods that wait for quota. This may take hours and never counts as stalled."""
 
 
-def make_problem(reason: str, message: str, since: datetime | None, lasting_message: str | None = None) -> Problem:
+def make_resolvable_problem(
+    reason: str, message: str, since: datetime | None, lasting_message: str | None = None
+) -> Problem:
     """Return a problem. If others may resolve the problem, it has the start time `since`."""
     return Problem(reason, message, lasting_message, since=since if reason in RESOLVED_BY_OTHERS else None)
 
 
-def worst_problem(problems: Iterable[Problem]) -> Problem | None:
+def worst_unresolved_problem(problems: Iterable[Problem]) -> Problem | None:
     """Return the worst problem. Problems that need a user are worst, followed by the oldest problem."""
     return min(
         problems, key=lambda problem: problem.since.timestamp() if problem.since else float("-inf"), default=None
     )
 
 
-def needs_user_action(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
+def needs_user_resolution(problem: Problem, seconds: float, deadlines: Deadlines) -> bool:
     """Return True if only a user can resolve the problem, or if others have not resolved it within `seconds`."""
     if problem.reason in QUEUED:
         return False
@@ -80,4 +82,4 @@ def spec_refused_since(reason: str, conditions: Iterable[Condition]) -> datetime
         return None
     # If the previous refusal had another reason, the deadline for other components starts at the change of the reason.
     moments = (by_type[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in by_type)
-    return max(filter(None, map(parse_timestamp, moments)), default=None)
+    return max(filter(None, map(parse_timestamp_text, moments)), default=None)

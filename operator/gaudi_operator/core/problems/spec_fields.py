@@ -12,7 +12,7 @@ from gaudi_operator.core.observed import Manifest
 
 
 @dataclass(frozen=True)
-class ImageField:
+class _ImageField:
     """The field that sets an image, and the reference of the image."""
 
     field: str
@@ -22,7 +22,7 @@ class ImageField:
 SERVER_IMAGE = "spec.server.image (or the installation's default)"
 
 
-def image_fields(template: Manifest, container: str) -> list[ImageField]:
+def image_fields(template: Manifest, container: str) -> list[_ImageField]:
     """Return the images that a container needs: its own image and the image volumes that it mounts."""
     return [
         image_field
@@ -32,7 +32,7 @@ def image_fields(template: Manifest, container: str) -> list[ImageField]:
     ]
 
 
-def advise_on_image(message: str, images: Sequence[ImageField]) -> str:
+def advise_on_image_field(message: str, images: Sequence[_ImageField]) -> str:
     """Return the advice for an image that cannot be pulled: the field that sets the image, and what to check.
 
     `message` is the kubelet's message. It quotes the image, maybe with a registry or a tag that the field omits.
@@ -47,17 +47,17 @@ def advise_on_image(message: str, images: Sequence[ImageField]) -> str:
     return f"The image is set by {source}. Check its name and registry, its pull policy and spec.pod.imagePullSecrets."
 
 
-def _container_image_field(field: str, container: Manifest) -> ImageField:
+def _container_image_field(field: str, container: Manifest) -> _ImageField:
     image_field = SERVER_IMAGE if field == _SERVER else f"{field}.image"
-    return ImageField(image_field, container.get("image") or "")
+    return _ImageField(image_field, container.get("image") or "")
 
 
-def _image_volume_fields(template: Manifest, container: Manifest) -> Iterator[ImageField]:
+def _image_volume_fields(template: Manifest, container: Manifest) -> Iterator[_ImageField]:
     mounted_names = {mount["name"] for mount in container.get("volumeMounts") or ()}
     for volume in _volumes(template):
         if (image := volume.get("image")) and volume["name"] in mounted_names:
             field = _source_field(volume["name"], "ociImage")
-            yield ImageField(f"{field}.reference", image.get("reference") or "")
+            yield _ImageField(f"{field}.reference", image.get("reference") or "")
 
 
 def claim_fields(template: Manifest, resource: str) -> dict[str, str]:
@@ -81,7 +81,7 @@ def _claim_field(volume: str, claim: str, resource: str) -> str:
     return f"{_source_field(volume, 'persistentVolumeClaim')}.claimName"
 
 
-def advise_on_memory(template: Manifest, container: str) -> str:
+def advise_on_memory_field(template: Manifest, container: str) -> str:
     """Return the advice for a container that was killed because memory ran out: its limit and the field to change."""
     for field, manifest in _containers_with_fields(template):
         if manifest["name"] == container:

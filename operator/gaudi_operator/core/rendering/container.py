@@ -4,7 +4,7 @@ If pods share recipes or send traces, the container also has a variable with the
 The user's containers in the same pod have the same security context, but the operator gives them no secrets.
 """
 
-from gaudi_operator.api.base import dump_non_defaults
+from gaudi_operator.api.base import dump_api_model
 from gaudi_operator.api.v1alpha1.accelerator import CARD_RESOURCE
 from gaudi_operator.api.v1alpha1.inference_class import Capability
 from gaudi_operator.api.v1alpha1.model import PullPolicy
@@ -49,13 +49,13 @@ def runtime_container(inference: Inference, defaults: InstallationDefaults) -> O
     spec, serving_config = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,
-        "image": resolve_image(spec, defaults),
+        "image": resolve_container_image(spec, defaults),
         "imagePullPolicy": _resolve_pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
         # Do not use the image's working directory. If the directory belongs to root, the container may not start, and
         # profilers and graph dumps cannot write to it.
         "workingDir": TEMPORARY_PATH,
-        "env": environment_variables(inference, defaults),
+        "env": _environment_variables(inference, defaults),
         "resources": _resources(spec),
         "ports": [
             {"name": MODEL_PORT_NAME, "containerPort": serving_config.model_port, "protocol": "TCP"},
@@ -116,7 +116,7 @@ def _env_without_cards(env: object) -> object:
     return [{"name": CARDS_VARIABLE, "value": NO_CARDS}, *env]
 
 
-def resolve_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
+def resolve_container_image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
     """Return the runtime image that the spec names, or the installation's default image for the type of device."""
     default = defaults.runtime_image if runs_on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.server.image or default
@@ -127,7 +127,7 @@ def _resolve_pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefault
     return spec.server.image_pull_policy or defaults.image_pull_policy
 
 
-def environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
+def _environment_variables(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
     """Return the variables of the operator, the engine's knobs and the user. Later variables replace earlier ones.
 
     Knobs are set in the RuntimeConfig and also as variables, because the software of the device reads the variables
@@ -205,8 +205,8 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
     devices = {"hugepages-2Mi": accelerator.hugepages} if accelerator.hugepages else {}
     if not runs_on_cpu(accelerator) and not accelerator.resource_claim_template_name:
         devices[CARD_RESOURCE] = str(spec.parallelism.ranks_per_pod)
-    limits = {**dump_non_defaults(spec.pod.resources.limits), **devices}
-    requests = {**dump_non_defaults(spec.pod.resources.requests), **devices}
+    limits = {**dump_api_model(spec.pod.resources.limits), **devices}
+    requests = {**dump_api_model(spec.pod.resources.requests), **devices}
     # Kubernetes rejects hugepages in a container that requests neither CPU nor memory. A CPU limit is also a CPU
     # request.
     if accelerator.hugepages and "cpu" not in limits:

@@ -26,12 +26,12 @@ from gaudi_operator.api.v1alpha1.model import (
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
-from gaudi_operator.core.inference import Identity, Inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import RECIPE_PVC_SUFFIX
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.quantities import parse_quantity
-from gaudi_operator.core.rendering.metadata import Object, child_manifest
+from gaudi_operator.core.rendering.metadata import Object, child_with_metadata
 from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
@@ -44,24 +44,24 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.contract.report import FetchProgressReport
 from gaudi_runtime.units import format_bytes
 
 
-def checkpoint_folder(source: ModelSource) -> str:
+def checkpoint_volume_folder(source: ModelSource) -> str:
     """Return the folder of the model's checkpoint inside the container. A hostPath is mounted at this folder.
 
     The runtime stores a fetched checkpoint in a subfolder that is named by repository and commit.
     """
-    return model_folder(source, MODEL_PATH)
+    return model_volume_folder(source, MODEL_PATH)
 
 
-def adapter_mount_path(index: int) -> str:
+def adapter_volume_path(index: int) -> str:
     """Return the path at which the model files of the adapter with number `index` are mounted."""
     return f"{ADAPTERS_PATH}/{index}"
 
 
-def model_folder(source: ModelSource, mount_path: str) -> str:
+def model_volume_folder(source: ModelSource, mount_path: str) -> str:
     """Return the folder of the model files inside the container. `mount_path` is the mount path of the source."""
     if source.hugging_face:
         return FETCH_PATH
@@ -75,7 +75,7 @@ def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
-def describe_fetch_progress(progress: FetchProgress) -> str:
+def describe_fetch_progress(progress: FetchProgressReport) -> str:
     """Return a sentence about the progress of fetching the model files."""
     if progress.waiting:
         return f"Waiting for another process that downloads the model: {format_bytes(progress.done_bytes)} are fetched."
@@ -88,12 +88,12 @@ def describe_fetch_progress(progress: FetchProgress) -> str:
     )
 
 
-def recipe_pvc_name(owner: Identity) -> str:
+def recipe_pvc_name(owner: InferenceIdentity) -> str:
     """Return the name of the recipe PVC: `<resource>-recipes`."""
     return f"{owner.name}{RECIPE_PVC_SUFFIX}"
 
 
-def recipe_pvc(owner: Identity, cache: RecipeCache, live_pvc: Manifest | None) -> Object:
+def recipe_pvc(owner: InferenceIdentity, cache: RecipeCache, live_pvc: Manifest | None) -> Object:
     """Return the recipe PVC.
 
     The PVC outlives every revision. It is deleted with the resource, unless its retention policy is Retain. If someone
@@ -104,7 +104,7 @@ def recipe_pvc(owner: Identity, cache: RecipeCache, live_pvc: Manifest | None) -
     if cache.storage_class_name:
         spec["storageClassName"] = cache.storage_class_name
     retained = cache.retention_policy is RetentionPolicy.RETAIN
-    return child_manifest(
+    return child_with_metadata(
         "v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives_owner=retained
     )
 
@@ -115,13 +115,13 @@ def _requested_storage(live_pvc: Manifest | None) -> str | None:
     return None if requested is None else str(requested)
 
 
-def kept_revisions_config_map(owner: Identity, names: Iterable[str]) -> Object:
+def kept_revisions_config_map(owner: InferenceIdentity, names: Iterable[str]) -> Object:
     """Return the ConfigMap that lists the revisions whose recipes are kept.
 
     The ConfigMap has the name of the PVC. Its content changes while pods run.
     """
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
-    return child_manifest(
+    return child_with_metadata(
         "v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}}
     )
 
@@ -133,8 +133,8 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDefaults) -> list[Object]:
     """Return the volumes of a pod. Every writable folder is a volume, because the root file system is read-only."""
     spec = inference.spec
-    shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_size(spec)}
-    model_source = model_volume_source(spec.model.source)
+    shared_memory = {"medium": "Memory", "sizeLimit": shared_memory_volume_size(spec)}
+    model_source = _model_volume_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
         *([{"name": "model", **model_source}] if model_source else []),
@@ -151,7 +151,7 @@ def pod_volumes(inference: Inference, config_map: str, defaults: InstallationDef
 
 def runtime_volume_mounts(spec: GaudiInferenceSpec) -> list[Object]:
     """Return the volume mounts of the runtime container. Volumes of the user are read-only by default."""
-    model_source = model_volume_source(spec.model.source)
+    model_source = _model_volume_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if model_source else []),
@@ -173,7 +173,7 @@ def user_volume_mount(mount: VolumeMount) -> Object:
     return {key: value for key, value in fields.items() if value is not False}
 
 
-def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
+def shared_memory_volume_size(spec: GaudiInferenceSpec) -> Quantity:
     """Return the size of /dev/shm. If a pod has several ranks, the size includes the queues of each rank.
 
     See docs/how-to/running-vllm.md, Memory of a pod.
@@ -184,15 +184,15 @@ def shared_memory_size(spec: GaudiInferenceSpec) -> Quantity:
 
 
 def _adapter_volumes(model: Model) -> list[Object]:
-    sources = ((index, model_volume_source(adapter.source)) for index, adapter in enumerate(model.lora.adapters))
+    sources = ((index, _model_volume_source(adapter.source)) for index, adapter in enumerate(model.lora.adapters))
     return [{"name": f"adapter-{index}", **source} for index, source in sources if source]
 
 
 def _adapter_mounts(model: Model) -> list[Object]:
     return [
-        {"name": f"adapter-{index}", "mountPath": adapter_mount_path(index)}
+        {"name": f"adapter-{index}", "mountPath": adapter_volume_path(index)}
         for index, adapter in enumerate(model.lora.adapters)
-        if model_volume_source(adapter.source)
+        if _model_volume_source(adapter.source)
     ]
 
 
@@ -205,7 +205,7 @@ def _certificate_volume(secret_name: str | None) -> list[Object]:
 def _recipe_volumes(cache: RecipeCache | None, pvc_name: str) -> list[Object]:
     if cache is None:
         return []
-    seed = [{"name": "seed-recipes", **image_volume_source(cache.oci_image)}] if cache.oci_image else []
+    seed = [{"name": "seed-recipes", **_image_volume_source(cache.oci_image)}] if cache.oci_image else []
     # This ConfigMap is optional, because a pod can start without it. Without the list of kept revisions, the pod
     # removes no recipes.
     kept_revisions = {"name": "kept-revisions", "configMap": {"name": pvc_name, "optional": True}}
@@ -221,12 +221,12 @@ def _recipe_mounts(cache: RecipeCache | None) -> list[Object]:
     return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept_revisions, *([seed] if cache.oci_image else [])]
 
 
-def image_volume_source(image: OciImageSource) -> Object:
+def _image_volume_source(image: OciImageSource) -> Object:
     """Return an image volume, which is always read-only. The kubelet pulls the image only if the node lacks it."""
     return {"image": {"reference": image.reference, "pullPolicy": PullPolicy.IF_NOT_PRESENT.value}}
 
 
-def model_volume_source(source: ModelSource) -> Object | None:
+def _model_volume_source(source: ModelSource) -> Object | None:
     """Return the read-only volume source of a model, or None if the runtime fetches the model.
 
     Raises ValueError for a source that admission/spec_checks.py should have refused.
@@ -234,7 +234,7 @@ def model_volume_source(source: ModelSource) -> Object | None:
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
     if image := source.oci_image:
-        return image_volume_source(image)
+        return _image_volume_source(image)
     if folder := source.host_path:
         # Set no `type`. If the folder is missing, the container then still starts and can report the fault.
         return {"hostPath": {"path": folder.path}}

@@ -17,11 +17,11 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, WarmupPolicy
-from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
-from gaudi_operator.core.quantities import parse_bytes
-from gaudi_operator.core.rendering.metadata import Object, child_manifest
-from gaudi_operator.core.rendering.pod_volumes import adapter_mount_path, checkpoint_folder, model_folder
-from gaudi_operator.core.text_formats import short_hash
+from gaudi_operator.core.inference import Inference, InferenceIdentity, cache_on_inference
+from gaudi_operator.core.quantities import parse_byte_quantity
+from gaudi_operator.core.rendering.metadata import Object, child_with_metadata
+from gaudi_operator.core.rendering.pod_volumes import adapter_volume_path, checkpoint_volume_folder, model_volume_folder
+from gaudi_operator.core.text_formats import short_text_hash
 from gaudi_runtime.contract.bucketing import (
     MOST_DRAFTS,
     BucketPolicy,
@@ -35,14 +35,14 @@ from gaudi_runtime.contract.config import (
     EngineConfig,
     EngineName,
     ExecutionMode,
-    HubRepository,
+    HubRepositoryConfig,
     ItemsPerPrompt,
     ModelConfig,
     ParallelismConfig,
     QuantizationConfig,
     RuntimeConfig,
     ServingConfig,
-    SharedRecipes,
+    SharedRecipesConfig,
     WarmupConfig,
 )
 from gaudi_runtime.contract.ports import (
@@ -54,7 +54,7 @@ from gaudi_runtime.contract.ports import (
     TLS_PATH,
 )
 from gaudi_runtime.contract.preparation import Preparation, preparation_of
-from gaudi_runtime.knobs.fields import SplitSettings, split_settings
+from gaudi_runtime.knobs.fields import FieldSettings, split_settings_by_field
 from gaudi_runtime.knobs.speculation import read_speculation
 
 
@@ -66,16 +66,16 @@ def runs_vllm_on_card(inference: Inference) -> bool:
 
 def captures_graphs(inference: Inference) -> bool:
     """Return True if pods capture graphs. The execution mode and the warm-up settings of the spec decide this."""
-    lacks_graphs = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
+    lacks_graphs = runtime_config_execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
     return inference.spec.warmup.policy is WarmupPolicy.COMPLETE and not lacks_graphs
 
 
-def preparation(inference: Inference) -> Preparation:
+def runtime_config_preparation(inference: Inference) -> Preparation:
     """Return the step that follows the compile of each bucket in the pods of the spec."""
-    return preparation_of(execution_mode(inference), captures=captures_graphs(inference))
+    return preparation_of(runtime_config_execution_mode(inference), captures=captures_graphs(inference))
 
 
-def execution_mode(inference: Inference) -> ExecutionMode:
+def runtime_config_execution_mode(inference: Inference) -> ExecutionMode:
     """Return the execution mode of the spec or, if the spec sets none, of the stored revision of this spec.
 
     Without a stored revision, the mode is torch.compile.
@@ -89,7 +89,7 @@ def runs_on_cpu(accelerator: Accelerator) -> bool:
     return accelerator.generation is Generation.NONE
 
 
-def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
+def _steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
     """Return True if a graph is compiled for each number of tokens in a step, as vLLM does on a CPU."""
     return spec.engine.name is EngineName.VLLM and runs_on_cpu(spec.accelerator)
 
@@ -103,7 +103,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
     spec = inference.spec
     return RuntimeConfig(
         model=ModelConfig(
-            path=checkpoint_folder(spec.model.source),
+            path=checkpoint_volume_folder(spec.model.source),
             hub=_hub_repository(spec.model.source),
             fetch_limit_bytes=_fetch_limit(spec.model),
             served_names=spec.model.served_names or (inference.identity.name,),
@@ -115,7 +115,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             max_adapters_per_batch=spec.model.lora.max_adapters,
             items_per_prompt=ItemsPerPrompt.model_validate(spec.model.items_per_prompt.model_dump()),
         ),
-        engine=_engine_config(spec, execution_mode(inference)),
+        engine=_engine_config(spec, runtime_config_execution_mode(inference)),
         parallelism=ParallelismConfig(
             tensor=spec.parallelism.tensor,
             pipeline=spec.parallelism.pipeline,
@@ -123,8 +123,8 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             experts=spec.parallelism.expert,
             nodes=spec.parallelism.nodes,
         ),
-        limits=plan_limits(spec),
-        bucketing=bucket_policy(spec),
+        limits=runtime_config_limits(spec),
+        bucketing=runtime_config_bucket_policy(spec),
         warmup=_warmup_config(spec),
         serving=ServingConfig(
             max_queued_requests=spec.server.max_queued_requests,
@@ -137,23 +137,23 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
     )
 
 
-def config_map_name(owner: Identity, config: str) -> str:
+def runtime_config_map_name(owner: InferenceIdentity, config: str) -> str:
     """Return the name `<resource>-<hash of the content>`. `config` is a RuntimeConfig as JSON text."""
-    return f"{owner.name}-{short_hash(config)}"
+    return f"{owner.name}-{short_text_hash(config)}"
 
 
-def runtime_config_map(owner: Identity, config: str) -> Object:
+def runtime_config_map(owner: InferenceIdentity, config: str) -> Object:
     """Return the immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
 
     The ConfigMap has no revision label, because revisions that differ only in the pod template share it.
     """
     body: Object = {"immutable": True, "data": {basename(CONFIG_PATH): config}}
-    return child_manifest("v1", "ConfigMap", config_map_name(owner, config), owner, body)
+    return child_with_metadata("v1", "ConfigMap", runtime_config_map_name(owner, config), owner, body)
 
 
-def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
+def runtime_config_bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """Return the bucket policy for the RuntimeConfig of a spec."""
-    bucketing, pad_limits = spec.bucketing, settings_by_place(spec.engine).bucketing
+    bucketing, pad_limits = spec.bucketing, runtime_config_settings(spec.engine).bucketing
     padding = {"pad_percent": bucketing.padding_aware.max_padding_percent} if bucketing.padding_aware else {}
     ranges = {
         phase: {
@@ -173,15 +173,15 @@ def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
 
 def _optimal_settings(optimal: Optimal) -> OptimalSettings:
     # The CEL rule of the field admits at least one byte.
-    graph_bytes = max(1, parse_bytes(optimal.graph_memory)) if optimal.graph_memory else None
+    graph_bytes = max(1, parse_byte_quantity(optimal.graph_memory)) if optimal.graph_memory else None
     return OptimalSettings(**optimal.model_dump(exclude={"graph_memory"}), graph_bytes=graph_bytes)
 
 
-def plan_limits(spec: GaudiInferenceSpec) -> Limits:
+def runtime_config_limits(spec: GaudiInferenceSpec) -> Limits:
     """Return the limits of the bucket plan for the RuntimeConfig of a spec."""
-    engine, by_tokens = spec.engine, steps_by_tokens(spec)
+    engine, by_tokens = spec.engine, _steps_by_tokens(spec)
     return Limits(
-        **settings_by_place(engine).limits,
+        **runtime_config_settings(engine).limits,
         max_model_len=spec.model.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         max_num_prefill_seqs=1 if by_tokens else engine.max_num_prefill_seqs,
@@ -195,9 +195,9 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     )
 
 
-def settings_by_place(engine: Engine) -> SplitSettings:
+def runtime_config_settings(engine: Engine) -> FieldSettings:
     """Return the entries of engine.settings by the place where the RuntimeConfig has them."""
-    return split_settings(engine.settings, is_simulated=engine.name is EngineName.SIM)
+    return split_settings_by_field(engine.settings, is_simulated=engine.name is EngineName.SIM)
 
 
 def _splits_prompts(spec: GaudiInferenceSpec) -> bool:
@@ -218,15 +218,15 @@ def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
     return tokens if tokens and 1 <= tokens <= MOST_DRAFTS else None
 
 
-def _hub_repository(source: ModelSource) -> HubRepository | None:
+def _hub_repository(source: ModelSource) -> HubRepositoryConfig | None:
     repository = source.hugging_face
-    return HubRepository(repo=repository.repo, revision=repository.revision) if repository else None
+    return HubRepositoryConfig(repo=repository.repo, revision=repository.revision) if repository else None
 
 
 def _adapter_config(index: int, adapter: Adapter) -> AdapterConfig:
     return AdapterConfig(
         name=adapter.name,
-        path=model_folder(adapter.source, adapter_mount_path(index)),
+        path=model_volume_folder(adapter.source, adapter_volume_path(index)),
         hub=_hub_repository(adapter.source),
     )
 
@@ -238,19 +238,19 @@ def _fetch_limit(model: Model) -> int | None:
     it.
     """
     size_limit = model.cache.size_limit
-    return parse_bytes(size_limit) if size_limit else None
+    return parse_byte_quantity(size_limit) if size_limit else None
 
 
-def _shared_recipes(cache: RecipeCache | None) -> SharedRecipes | None:
+def _shared_recipes(cache: RecipeCache | None) -> SharedRecipesConfig | None:
     """Return the settings of shared recipes. They leave a tenth of the volume to the file system."""
     if cache is None:
         return None
-    return SharedRecipes(
+    return SharedRecipesConfig(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         # Use only 90 % of the volume. A file system needs space for its own journal, so writes fail before the volume
         # is full.
-        limit_bytes=parse_bytes(cache.size) * 9 // 10,
+        limit_bytes=parse_byte_quantity(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,
     )
@@ -263,12 +263,12 @@ def _quantization_config(model: Model) -> QuantizationConfig | None:
     config_file = quantization.config_file
     return QuantizationConfig(
         method=quantization.method,
-        config_file=normpath(join(checkpoint_folder(model.source), config_file)) if config_file else None,
+        config_file=normpath(join(checkpoint_volume_folder(model.source), config_file)) if config_file else None,
     )
 
 
 def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
-    memory, settings = spec.accelerator.device_memory, settings_by_place(spec.engine)
+    memory, settings = spec.accelerator.device_memory, runtime_config_settings(spec.engine)
     return EngineConfig(
         name=spec.engine.name,
         execution_mode=mode,
@@ -276,7 +276,7 @@ def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfi
         card=None if runs_on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         # Admission rejects 0 (checks.py). Messages about the rejected spec still need a valid configuration, so use at
         # least 1.
-        device_memory_bytes=max(1, parse_bytes(memory)) if memory else None,
+        device_memory_bytes=max(1, parse_byte_quantity(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=_splits_prompts(spec),
         settings=settings.engine,
@@ -287,7 +287,7 @@ def _engine_config(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfi
 
 def _warmup_config(spec: GaudiInferenceSpec) -> WarmupConfig:
     return WarmupConfig(
-        **settings_by_place(spec.engine).warmup,
+        **runtime_config_settings(spec.engine).warmup,
         enabled=spec.warmup.policy is WarmupPolicy.COMPLETE,
         graph_memory_share=spec.warmup.graph_memory_percent / 100,
         time_budget_seconds=spec.warmup.time_budget_seconds,

@@ -19,10 +19,10 @@ from gaudi_operator.api.v1alpha1.status import (
     RevisionTermination,
 )
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.terminations import PodEnd, pod_ends
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.resolution import make_problem
-from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.pods.terminations import PodTermination, pod_terminations
+from gaudi_operator.core.problems.resolution import make_resolvable_problem
+from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp_text
 from gaudi_runtime.errors import Problem
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
@@ -33,7 +33,7 @@ FORGOTTEN = timedelta(seconds=600)
 
 
 @dataclass(frozen=True)
-class FailureRecord:
+class BackOffRecord:
     """The last termination of a revision's pods and the current back-off of the revision."""
 
     last_termination: RevisionTermination | None = None
@@ -45,12 +45,12 @@ class FailureRecord:
         return None if expired else self.back_off
 
 
-def failure_records(
+def back_off_records(
     pods: Iterable[PodView],
     previous: GaudiInferenceStatus,
     terminations: Mapping[str, LastTermination],
     now: datetime,
-) -> dict[str, FailureRecord]:
+) -> dict[str, BackOffRecord]:
     """Return the failure record of each revision, from the written status and the terminations since then.
 
     `terminations` contains the terminations by pod name. No back-off lasts longer than MOST_SECONDS from `now`.
@@ -60,25 +60,27 @@ def failure_records(
     for pod in pods:
         pods_by_revision.setdefault(pod.revision, []).append(pod)
     return {
-        name: _limit_back_off(_update_record(records.get(name, FailureRecord()), revision_pods, terminations), now)
+        name: _limit_back_off(_update_record(records.get(name, BackOffRecord()), revision_pods, terminations), now)
         for name, revision_pods in pods_by_revision.items()
     }
 
 
-def _read_record(row: RevisionStatus) -> FailureRecord:
+def _read_record(row: RevisionStatus) -> BackOffRecord:
     """Return the failure record of a status row.
 
     Entries with invalid times are ignored, because other clients may write the status.
     """
     termination, back_off = row.last_termination, row.back_off
-    return FailureRecord(
-        termination if termination and parse_timestamp(termination.time) else None,
-        back_off if back_off and parse_timestamp(back_off.since) and parse_timestamp(back_off.until) else None,
+    return BackOffRecord(
+        termination if termination and parse_timestamp_text(termination.time) else None,
+        back_off
+        if back_off and parse_timestamp_text(back_off.since) and parse_timestamp_text(back_off.until)
+        else None,
     )
 
 
 def limit_for_back_off(
-    replicas: Mapping[str, int], pods: Iterable[PodView], records: Mapping[str, FailureRecord], deadlines: Deadlines
+    replicas: Mapping[str, int], pods: Iterable[PodView], records: Mapping[str, BackOffRecord], deadlines: Deadlines
 ) -> dict[str, int]:
     """Return `replicas` by revision. The number is reduced for revisions in back-off, so that they get no new pods.
 
@@ -98,8 +100,8 @@ def limit_for_back_off(
     }
 
 
-def add_back_off(
-    problem: Problem | None, record: FailureRecord | None, active_pods: int, desired_replicas: int, deadlines: Deadlines
+def add_back_off_to_problem(
+    problem: Problem | None, record: BackOffRecord | None, active_pods: int, desired_replicas: int, deadlines: Deadlines
 ) -> Problem | None:
     """Return the `problem` of a revision. If the revision is in back-off, add the time of the next pod.
 
@@ -118,11 +120,13 @@ def add_back_off(
     if active_pods or termination is None:
         return None
     summary = f"{attempts}, the last one with pod {termination.pod}: {termination.message.rstrip('.')}."
-    since = parse_timestamp(back_off.first or back_off.since)
-    return make_problem("PodsFail", f"{summary} The operator creates the next pod at {back_off.until}.", since)
+    since = parse_timestamp_text(back_off.first or back_off.since)
+    return make_resolvable_problem(
+        "PodsFail", f"{summary} The operator creates the next pod at {back_off.until}.", since
+    )
 
 
-def _limit_back_off(record: FailureRecord, now: datetime) -> FailureRecord:
+def _limit_back_off(record: BackOffRecord, now: datetime) -> BackOffRecord:
     # The clock of a node sets the start of the back-off. If this clock is far ahead, the revision would get no pods for
     # a long time.
     latest, back_off = now + timedelta(seconds=MOST_SECONDS), record.back_off
@@ -132,12 +136,12 @@ def _limit_back_off(record: FailureRecord, now: datetime) -> FailureRecord:
 
 
 def _update_record(
-    record: FailureRecord, pods: list[PodView], terminations: Mapping[str, LastTermination]
-) -> FailureRecord:
+    record: BackOffRecord, pods: list[PodView], terminations: Mapping[str, LastTermination]
+) -> BackOffRecord:
     """Return the written record, updated with the terminations that are not counted yet."""
     last_opened = max((since for pod in pods if pod.is_ready and (since := pod.open_since)), default=None)
     termination, back_off = record.last_termination, record.back_off
-    for end in pod_ends(pods, terminations):
+    for end in pod_terminations(pods, terminations):
         # Times have a resolution of one second. A termination in the same second as the last counted termination is not
         # counted.
         if termination is None or end.ended_at > datetime.fromisoformat(termination.time):
@@ -148,10 +152,10 @@ def _update_record(
                 back_off = _next_back_off(back_off, end)
     if back_off and last_opened and last_opened >= datetime.fromisoformat(back_off.since):
         back_off = None
-    return FailureRecord(termination, back_off)
+    return BackOffRecord(termination, back_off)
 
 
-def _next_back_off(previous: BackOff | None, end: PodEnd) -> BackOff:
+def _next_back_off(previous: BackOff | None, end: PodTermination) -> BackOff:
     """Return the back-off after the end of a pod. If the pod started before the last counted end, return `previous`.
 
     Such a pod belongs to the same attempt, so its end is not counted.

@@ -17,15 +17,15 @@ from gaudi_operator.core.names import (
     REVISION_LABEL,
 )
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.revision import AppliedClassDefaults, PodGroup, Revision
-from gaudi_operator.core.text_formats import canonical_json
+from gaudi_operator.core.rollout.revision import Revision, RevisionClassDefaults, RevisionPodGroup
+from gaudi_operator.core.text_formats import format_canonical_json
 from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.errors import Problem
 
 MAX_REASON, MAX_MESSAGE, MAX_FORMER_NUMBERS = 64, 1024, 10
 
 
-def history_annotations(revision: Revision) -> dict[str, str]:
+def controller_revision_annotations(revision: Revision) -> dict[str, str]:
     """Return the annotations of the ControllerRevision, which store the failure and the former numbers."""
     former_numbers = ",".join(map(str, revision.former_numbers[-MAX_FORMER_NUMBERS:]))
     return {
@@ -39,7 +39,7 @@ def failure_annotations(failure: Problem | None) -> dict[str, str]:
     if failure is None:
         return {}
     record = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
-    return {FAILURE_ANNOTATION: canonical_json({"reason": record.reason, "message": record.message})}
+    return {FAILURE_ANNOTATION: format_canonical_json({"reason": record.reason, "message": record.message})}
 
 
 def read_failure(annotations: Mapping[str, str]) -> Problem | None:
@@ -64,7 +64,7 @@ _MOST_FORMER_TEXT = MAX_FORMER_NUMBERS * len(f"{_MOST_NUMBER},")
 """The maximum length of recorded former numbers. An annotation may have 256 KiB."""
 
 
-def read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
+def _read_former_numbers(annotations: Mapping[str, str]) -> tuple[int, ...]:
     """Return the recorded former numbers, oldest first. Users may write other texts, which are skipped."""
     parts = annotations.get(FORMER_NUMBERS_ANNOTATION, "")[:_MOST_FORMER_TEXT].split(",")
     return tuple(int(part) for part in parts if part.isascii() and part.isdecimal())[-MAX_FORMER_NUMBERS:]
@@ -136,7 +136,7 @@ class _RevisionData(TolerantModel):
     class_: Annotated[_ClassData | None, Field(alias="class")] = None
 
 
-def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
+def read_controller_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
     """Return the stored revisions, newest first. ControllerRevisions that are being deleted are left out."""
     live = [manifest for manifest in manifests if "deletionTimestamp" not in manifest["metadata"]]
     return tuple(sorted(filter(None, map(_read_revision, live)), key=lambda revision: revision.number, reverse=True))
@@ -158,12 +158,12 @@ def _read_revision(manifest: Manifest) -> Revision | None:
         inputs=data.get("inputs", {}),
         template=data.get("template", {}),
         config=data.get("config", ""),
-        group=PodGroup(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
+        group=RevisionPodGroup(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
         failure=read_failure(annotations),
         created_at=manifest["metadata"].get("creationTimestamp"),
-        former_numbers=read_former_numbers(annotations),
+        former_numbers=_read_former_numbers(annotations),
         stored_data=data,
-        class_defaults=AppliedClassDefaults(data["class"]["name"], data["class"].get("values", {}))
+        class_defaults=RevisionClassDefaults(data["class"]["name"], data["class"].get("values", {}))
         if data.get("class")
         else None,
     )

@@ -18,10 +18,10 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.server import Server
 from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, Warmup
-from gaudi_operator.core.blocks import read_object, read_objects
 from gaudi_operator.core.inference import Inference, SpecUnreadable, cache_on_inference
+from gaudi_operator.core.nested_objects import read_nested_object, read_nested_objects
 from gaudi_operator.core.quantities import parse_quantity
-from gaudi_operator.core.text_formats import short_hash
+from gaudi_operator.core.text_formats import short_text_hash
 from gaudi_runtime.contract.base import TolerantModel
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Problem
@@ -77,27 +77,27 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
     )
 
 
-def serialize_inputs(inputs: RevisionInputs) -> dict[str, Any]:
+def serialize_revision_inputs(inputs: RevisionInputs) -> dict[str, Any]:
     """Return the inputs as a ControllerRevision stores them: fields of the spec and the version of the format."""
     return {**_dump_fields(inputs), "version": VERSION}
 
 
 @cache_on_inference
-def serialize_spec_inputs(inference: Inference) -> dict[str, Any]:
+def _serialize_spec_inputs(inference: Inference) -> dict[str, Any]:
     """Return the inputs of the current spec as a ControllerRevision of this release stores them."""
-    return serialize_inputs(revision_inputs(inference))
+    return serialize_revision_inputs(revision_inputs(inference))
 
 
 def revision_name(inputs: RevisionInputs) -> str:
     """Return the name of a revision: ten hex digits of the hash of its inputs."""
-    return short_hash(_dump_fields(inputs))
+    return short_text_hash(_dump_fields(inputs))
 
 
 def _dump_fields(inputs: RevisionInputs) -> dict[str, Any]:
     return inputs.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def read_inputs(stored: object) -> RevisionInputs:
+def read_revision_inputs(stored: object) -> RevisionInputs:
     """Return the revision inputs that a ControllerRevision stores.
 
     A missing field gets its default, because a later release may have added the field. An unknown field is dropped,
@@ -113,13 +113,13 @@ def read_inputs(stored: object) -> RevisionInputs:
         ) from error
 
 
-def are_same_inputs(stored: object, desired: RevisionInputs) -> bool:
+def are_same_revision_inputs(stored: object, desired: RevisionInputs) -> bool:
     """Return True if a revision with the `stored` inputs runs the same pods as a revision with the `desired` inputs.
 
-    Therefore upgrades and downgrades of the operator or the CRD create no revision. See read_inputs().
+    Therefore upgrades and downgrades of the operator or the CRD create no revision. See read_revision_inputs().
     """
     try:
-        return read_inputs(stored) == desired
+        return read_revision_inputs(stored) == desired
     except SpecUnreadable:
         return False
 
@@ -136,7 +136,7 @@ class _RuntimeConfigFields(TolerantModel):
 
 
 @dataclass(frozen=True)
-class PodGroup:
+class RevisionPodGroup:
     """The group of pods that form one replica of a multi-node revision.
 
     `size` is the number of pods including the leader. `worker_template` is the pod template of the workers.
@@ -147,7 +147,7 @@ class PodGroup:
 
 
 @dataclass(frozen=True)
-class AppliedClassDefaults:
+class RevisionClassDefaults:
     """The fields of a revision that its GaudiInferenceClass filled in. `values` maps paths of the spec to values."""
 
     name: str
@@ -173,9 +173,9 @@ class Revision:
     failure: Problem | None = None
     created_at: str | None = None
     former_numbers: tuple[int, ...] = ()
-    group: PodGroup | None = None
+    group: RevisionPodGroup | None = None
     stored_data: dict[str, Any] | None = None
-    class_defaults: AppliedClassDefaults | None = None
+    class_defaults: RevisionClassDefaults | None = None
 
     @property
     def config_map_name(self) -> str | None:
@@ -233,13 +233,13 @@ class Revision:
         """
         inputs = revision_inputs(inference)
         # Parsing the inputs is slow. It is needed only if another release stored them.
-        if self.inputs == serialize_spec_inputs(inference) or are_same_inputs(self.inputs, inputs):
+        if self.inputs == _serialize_spec_inputs(inference) or are_same_revision_inputs(self.inputs, inputs):
             return True
         mode = inputs.engine.execution_mode
         if mode is None or mode is not self.execution_mode:
             return False
         engine = inputs.engine.model_copy(update={"execution_mode": None})
-        return are_same_inputs(self.inputs, inputs.model_copy(update={"engine": engine}))
+        return are_same_revision_inputs(self.inputs, inputs.model_copy(update={"engine": engine}))
 
     @property
     def _class_data(self) -> dict[str, Any]:
@@ -257,9 +257,11 @@ class Revision:
 
 def _count_devices(template: Mapping[str, Any]) -> int:
     """Return the number of devices that a pod requests. Only the names of devices contain a domain."""
-    containers = (each for field in ("containers", "initContainers") for each in read_objects(template, "spec", field))
+    containers = (
+        each for field in ("containers", "initContainers") for each in read_nested_objects(template, "spec", field)
+    )
     # Kubernetes requires the limit and the request of a device to be equal, so read only the limits.
-    limits = (read_object(container, "resources", "limits") for container in containers)
+    limits = (read_nested_object(container, "resources", "limits") for container in containers)
     return sum(_read_amount(amount) for each in limits for name, amount in each.items() if "/" in name)
 
 
@@ -271,14 +273,14 @@ def _read_amount(amount: object) -> int:
         return 0
 
 
-def renumber_as_newest(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+def renumber_as_newest_revision(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
     """Return the revision with the highest number of all revisions, because it is now selected to run."""
-    max_number = newest_number(stored)
+    max_number = newest_revision_number(stored)
     if revision.number >= max_number:
         return revision
     return replace(revision, number=max_number + 1, former_numbers=(*revision.former_numbers, revision.number))
 
 
-def newest_number(stored: tuple[Revision, ...]) -> int:
+def newest_revision_number(stored: tuple[Revision, ...]) -> int:
     """Return the highest number of the stored revisions, or 0 if no revision is stored."""
     return max((revision.number for revision in stored), default=0)

@@ -19,32 +19,32 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Inference, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.problems.pod_problems import is_caused_by_revision, pod_problems
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
+from gaudi_operator.core.problems.pod_problems import is_pod_problem_of_revision, pod_problems
 from gaudi_operator.core.rendering.pod_template import pod_template, worker_template
-from gaudi_operator.core.rendering.runtime_config import config_map_name, runtime_config
+from gaudi_operator.core.rendering.runtime_config import runtime_config, runtime_config_map_name
 from gaudi_operator.core.rollout.revision import (
-    AppliedClassDefaults,
-    PodGroup,
     Revision,
-    newest_number,
+    RevisionClassDefaults,
+    RevisionPodGroup,
+    newest_revision_number,
     revision_inputs,
     revision_name,
-    serialize_inputs,
+    serialize_revision_inputs,
 )
-from gaudi_operator.core.rollout.state import RevisionChoice, State
-from gaudi_operator.core.text_formats import canonical_json
+from gaudi_operator.core.rollout.state import RevisionState, State
+from gaudi_operator.core.text_formats import format_canonical_json
 from gaudi_runtime.contract.config import ExecutionMode, plan_hash
 from gaudi_runtime.errors import Problem
 
 
-def desired_revision(
+def choose_desired_revision(
     inference: Inference,
     stored: tuple[Revision, ...],
     defaults: InstallationDefaults,
     filled: Inference | None = None,
-    class_defaults: AppliedClassDefaults | None = None,
+    class_defaults: RevisionClassDefaults | None = None,
 ) -> Revision:
     """Return the desired revision, which is a stored or new revision.
 
@@ -60,18 +60,22 @@ def desired_revision(
     inputs = revision_inputs(inference)
     full_inference = filled or inference
     config = runtime_config(full_inference)
-    text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
+    text = format_canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
     name = revision_name(inputs)
     plan_digest = plan_hash(config.bucketing, config.limits)
-    template = pod_template(full_inference, name, plan_digest, config_map_name(inference.identity, text), defaults)
+    template = pod_template(
+        full_inference, name, plan_digest, runtime_config_map_name(inference.identity, text), defaults
+    )
     # Render each revision only once. Later reconciles use the stored template.
     nodes = inference.spec.parallelism.nodes
-    group = PodGroup(nodes, worker_template(template)) if nodes > 1 else None
-    number = newest_number(stored) + 1
-    return Revision(name, number, serialize_inputs(inputs), template, text, group=group, class_defaults=class_defaults)
+    group = RevisionPodGroup(nodes, worker_template(template)) if nodes > 1 else None
+    number = newest_revision_number(stored) + 1
+    return Revision(
+        name, number, serialize_revision_inputs(inputs), template, text, group=group, class_defaults=class_defaults
+    )
 
 
-def use_stored_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
+def use_mode_of_chosen_revision(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
     """Return the resource with the execution mode of the revision that matches its spec, if this revision is stored."""
     return _replace_mode(
         inference, next((revision.execution_mode for revision in stored if revision.matches_spec(inference)), None)
@@ -83,18 +87,18 @@ def _replace_mode(inference: Inference, mode: ExecutionMode | None) -> Inference
     return replace(inference, stored_mode=mode)
 
 
-def choose_revision(state: State, desired: Revision, room: ExpectedRoom) -> RevisionChoice:
+def choose_revision(state: State, desired: Revision, room: RoomCriterion) -> RevisionState:
     """Select the revision to run now. `desired` is the revision that the spec requests."""
     spec, stable = state.inference.spec, state.previous_status.revision.stable
-    fallback = last_good_revision(desired.name, state.stored, state.previous_status, state.pods, state.forbidden)
+    fallback = choose_last_good_revision(desired.name, state.stored, state.previous_status, state.pods, state.forbidden)
     # Without a good revision, a rollback would have no target and leave no pods.
     if desired.failure is None and fallback is not None and desired.name != stable and not spec.rollout.paused:
         desired = replace(desired, failure=_find_failure(desired.name, state, room))
     if desired.failure is None:
-        return RevisionChoice(desired, desired)
+        return RevisionState(desired, desired)
     on_hold = spec.rollout.on_failure is OnFailure.PAUSE
     current = desired if on_hold else fallback or desired
-    return RevisionChoice(
+    return RevisionState(
         desired, current, on_hold, _failed_revision_problem(desired.name, desired.failure, current, on_hold=on_hold)
     )
 
@@ -118,7 +122,7 @@ _NEXT = (
 )
 
 
-def last_good_revision(
+def choose_last_good_revision(
     failed_name: str | None,
     stored: Iterable[Revision],
     previous: GaudiInferenceStatus,
@@ -145,14 +149,14 @@ def last_good_revision(
     return next((revision for revision in served if revision.name == stable), next(iter(served), None))
 
 
-def _find_failure(revision: str, state: State, room: ExpectedRoom) -> Problem | None:
+def _find_failure(revision: str, state: State, room: RoomCriterion) -> Problem | None:
     problems = pod_problems(state.active_pods_of(revision), state.problem_criteria(revision, room))
-    failure = next((problem for problem in problems if is_caused_by_revision(problem)), None)
+    failure = next((problem for problem in problems if is_pod_problem_of_revision(problem)), None)
     # Store the message that stays correct (`lasting_message`), because users read it long after these pods are gone.
     return None if failure is None else Problem(failure.reason, failure.lasting_message)
 
 
-def is_on_trial(
+def is_chosen_revision_on_trial(
     revision: str, stable: str | None, pods: Iterable[PodView], observe_seconds: int, deadlines: Deadlines
 ) -> bool:
     """Return True if `revision` is on trial. During the trial, the canary is its only pod.
@@ -164,9 +168,11 @@ def is_on_trial(
     if revision == stable or not any(pod.has_gate_condition for pod in active if pod.revision != revision):
         return False
     revision_pods = [pod for pod in active if pod.revision == revision]
-    return not any(pod.is_ready and has_kept_gate_open(pod, observe_seconds, deadlines) for pod in revision_pods)
+    return not any(
+        pod.is_ready and has_chosen_revision_kept_gate_open(pod, observe_seconds, deadlines) for pod in revision_pods
+    )
 
 
-def has_kept_gate_open(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
+def has_chosen_revision_kept_gate_open(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
     """Return True if the gate of a canary has been open for `seconds`. The trial of its revision then ends."""
     return seconds == 0 or (pod.open_since is not None and deadlines.has_passed(pod.open_since, seconds))

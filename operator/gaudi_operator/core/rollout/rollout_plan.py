@@ -16,40 +16,44 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.inference import Identity
+from gaudi_operator.core.inference import InferenceIdentity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.start_delays import why_creation_refused, why_unscheduled
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.pods.start_delays import why_creation_is_delayed, why_scheduling_is_delayed
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.problems.pod_problems import failed_pods_problem, worst_pod_problem
-from gaudi_operator.core.problems.resolution import worst_problem
-from gaudi_operator.core.rollout.backoff import add_back_off
-from gaudi_operator.core.rollout.replicas import (
-    count_ending_pods,
-    count_pods,
-    describe_excess,
+from gaudi_operator.core.problems.resolution import worst_unresolved_problem
+from gaudi_operator.core.rollout.backoff import add_back_off_to_problem
+from gaudi_operator.core.rollout.revision import Revision, renumber_as_newest_revision
+from gaudi_operator.core.rollout.revision_choice import (
+    choose_last_good_revision,
+    choose_revision,
+    is_chosen_revision_on_trial,
+)
+from gaudi_operator.core.rollout.rollout_step import (
+    RolloutStep,
+    RolloutStepLimits,
+    RolloutStepProgress,
+    next_rollout_step,
+    resolve_rollout_step_limit,
+    rollout_step_limits,
+)
+from gaudi_operator.core.rollout.state import RolloutState, State
+from gaudi_operator.core.rollout.workload_replicas import (
+    count_ending_workload_pods,
+    count_workload_pods,
+    describe_excess_replicas,
     full_replicas,
     limit_replicas,
     live_workloads,
 )
-from gaudi_operator.core.rollout.revision import Revision, renumber_as_newest
-from gaudi_operator.core.rollout.revision_choice import choose_revision, is_on_trial, last_good_revision
-from gaudi_operator.core.rollout.scale_step import (
-    RolloutPolicy,
-    RolloutProgress,
-    RolloutStep,
-    next_rollout_step,
-    resolve_pod_count,
-    rollout_policy,
-)
-from gaudi_operator.core.rollout.state import RolloutState, State
 from gaudi_runtime.errors import Problem
 
 _MAX_TEXT = 600
 
 
-def why_replaced_in_place(
+def why_rollout_replaces_in_place(
     rollout: Rollout,
     replicas: int,
     replica_set: Manifest | None,
@@ -62,26 +66,26 @@ def why_replaced_in_place(
 
     `replica_set` and `pods` belong to the new revision. `waits` is True while other pods are terminating or the rollout
     is paused: the rollout then does not begin to replace pods in place. If replacement in place is not permitted, the
-    new pod waits for room, and explain_blocked_upgrade() describes the options.
+    new pod waits for room, and explain_blocked_rollout() describes the options.
     """
-    if not can_replace_in_place(rollout, replicas):
+    if not can_rollout_replace_in_place(rollout, replicas):
         return None
     # Never change a stored answer. Otherwise the rollout would alternate between replacing pods in place and waiting
     # for room.
-    if stored_reason := stored_in_place_reason(replica_set):
+    if stored_reason := _stored_in_place_reason(replica_set):
         return stored_reason
     if waits:
         return None
     seconds = rollout.surge_timeout_seconds
     for pod in pods:
-        if pod.is_active and (reason := why_unscheduled(pod, seconds, deadlines)):
+        if pod.is_active and (reason := why_scheduling_is_delayed(pod, seconds, deadlines)):
             return f"Pod {pod.name} had no room next to the old pods for {seconds} s: {reason}"[:_MAX_TEXT]
-    if replica_set and (reason := why_creation_refused(replica_set, seconds, deadlines)):
+    if replica_set and (reason := why_creation_is_delayed(replica_set, seconds, deadlines)):
         return f"No new pod could be created next to the old pods for {seconds} s: {reason}"[:_MAX_TEXT]
     return None
 
 
-def stored_in_place_reason(replica_set: Manifest | None) -> str | None:
+def _stored_in_place_reason(replica_set: Manifest | None) -> str | None:
     """Return the stored reason for replacement in place, or None if the rollout may surge.
 
     The reason is stored if there is no room for new pods next to the old pods.
@@ -90,7 +94,7 @@ def stored_in_place_reason(replica_set: Manifest | None) -> str | None:
     return annotations.get(IN_PLACE_ANNOTATION) or None
 
 
-def can_replace_in_place(rollout: Rollout, replicas: int) -> bool:
+def can_rollout_replace_in_place(rollout: Rollout, replicas: int) -> bool:
     """Return True if a rollout with a surge may replace pods in place when the surge has no room."""
     return rollout.type is RolloutType.SURGE_THEN_IN_PLACE and _may_miss_a_replica(rollout, replicas)
 
@@ -100,10 +104,10 @@ def _may_miss_a_replica(rollout: Rollout, replicas: int) -> bool:
         # Replacing a single replica in place makes the model unavailable for a whole warm-up. Therefore users must
         # request it explicitly.
         return replicas > 1
-    return resolve_pod_count(rollout.max_unavailable, replicas, round_up=False) > 0
+    return resolve_rollout_step_limit(rollout.max_unavailable, replicas, round_up=False) > 0
 
 
-def explain_blocked_upgrade(rollout: Rollout, replicas: int, owner: Identity) -> str:
+def explain_blocked_rollout(rollout: Rollout, replicas: int, owner: InferenceIdentity) -> str:
     """Return sentences that explain why an upgrade waits for room next to the old pods, and how to unblock it."""
     change: dict[str, str | int | None] = {"type": RolloutType.SURGE_THEN_IN_PLACE}
     if not _may_miss_a_replica(rollout, replicas):
@@ -142,13 +146,13 @@ def plan_rollout(state: State, desired: Revision | None) -> State:
     keeps running.
     """
     # The rollout step is not known yet. Until then, only terminating pods count as room for new pods.
-    choice = choose_revision(state, desired, ExpectedRoom(_has_terminating_pods(state))) if desired else None
-    current = renumber_as_newest(choice.current, state.stored) if choice else next(iter(state.stored), None)
+    choice = choose_revision(state, desired, RoomCriterion(_has_terminating_pods(state))) if desired else None
+    current = renumber_as_newest_revision(choice.current, state.stored) if choice else next(iter(state.stored), None)
     frozen = state.violation is not None or (choice is not None and choice.on_hold)
     excess = None
     if current:
         limits = state.platform.enforced_limits
-        excess = describe_excess(state.inference, limits, current)
+        excess = describe_excess_replicas(state.inference, limits, current)
         state = replace(state, inference=limit_replicas(state.inference, limits, current, state.observed))
     in_place_reason = _in_place_reason(state, current.name, frozen=frozen) if current else None
     policy = _policy(state, current, in_place_reason, frozen=frozen)
@@ -177,13 +181,13 @@ def _worst_rollout_problem(state: State) -> Problem | None:
     problems = [_revision_problem(state, each, replicas) for each in names]
     if not _desired_old_revisions(state, name):
         problems.append(choice_problem)
-    return worst_problem(problem for problem in problems if problem)
+    return worst_unresolved_problem(problem for problem in problems if problem)
 
 
 def _is_paused(state: State) -> bool:
     """Return True if the rollout is paused and pods of older revisions are still desired."""
     step = state.rollout.step
-    return step is not None and step.progress is RolloutProgress.PAUSED
+    return step is not None and step.progress is RolloutStepProgress.PAUSED
 
 
 def _revision_problem(state: State, name: str, replicas: Sequence[PodView]) -> Problem | None:
@@ -192,11 +196,11 @@ def _revision_problem(state: State, name: str, replicas: Sequence[PodView]) -> P
     criteria = state.problem_criteria(name, _expected_room(state))
     problem = worst_pod_problem(pods, [workload] if workload else [], criteria)
     repeated = _repeated_failure_problem(state, name, replicas)
-    problem = worst_problem(candidate for candidate in (problem, repeated) if candidate)
+    problem = worst_unresolved_problem(candidate for candidate in (problem, repeated) if candidate)
     desired = state.desired_replicas - (len(replicas) - len(pods))
-    problem = add_back_off(problem, state.failures.get(name), len(pods), desired, state.deadlines)
+    problem = add_back_off_to_problem(problem, state.failures.get(name), len(pods), desired, state.deadlines)
     if name in state.forbidden and len(pods) < desired:
-        problem = worst_problem(candidate for candidate in (problem, state.forbidden[name]) if candidate)
+        problem = worst_unresolved_problem(candidate for candidate in (problem, state.forbidden[name]) if candidate)
     return problem
 
 
@@ -216,7 +220,7 @@ def _has_terminating_pods(state: State) -> bool:
     return any(pod.terminating for pod in state.pods)
 
 
-def _expected_room(state: State) -> ExpectedRoom:
+def _expected_room(state: State) -> RoomCriterion:
     """Return the room that new pods can expect, including the room that the rollout step frees."""
     rollout, policy, spec = state.rollout, state.rollout.policy, state.inference.spec
     # The step will free room. If the operator reported the pod as unschedulable now, the next reconcile would withdraw
@@ -227,11 +231,13 @@ def _expected_room(state: State) -> ExpectedRoom:
     old_revisions = _desired_old_revisions(state, state.current_name) if state.current_name else []
     upgrading = bool(old_revisions) and not _is_paused(state)
     # The scheduler may still find a node. After the surge timeout, the operator removes old pods to make room.
-    may_replace = upgrading and rollout.in_place_reason is None and can_replace_in_place(spec.rollout, spec.replicas)
+    may_replace = (
+        upgrading and rollout.in_place_reason is None and can_rollout_replace_in_place(spec.rollout, spec.replicas)
+    )
     is_blocked = keeps_old_pods and upgrading and not may_replace
-    return ExpectedRoom(
+    return RoomCriterion(
         to_come=_has_terminating_pods(state) or frees_room,
-        remedy=explain_blocked_upgrade(spec.rollout, spec.replicas, state.inference.identity) if is_blocked else None,
+        remedy=explain_blocked_rollout(spec.rollout, spec.replicas, state.inference.identity) if is_blocked else None,
         in_place_after=spec.rollout.surge_timeout_seconds if may_replace else None,
     )
 
@@ -249,25 +255,33 @@ def _in_place_reason(state: State, current: str, *, frozen: bool) -> str | None:
         # is ready.
         lacks_pods = sum(pod.is_ready for pod in state.active_pods_of(current)) < spec.replicas
         stable = state.previous_status.revision.stable
-        keeps_reason = lacks_pods and current != stable and can_replace_in_place(spec.rollout, spec.replicas)
-        return stored_in_place_reason(workload) if keeps_reason else None
+        keeps_reason = lacks_pods and current != stable and can_rollout_replace_in_place(spec.rollout, spec.replicas)
+        return _stored_in_place_reason(workload) if keeps_reason else None
     # A paused rollout replaces no pods, so it must not lower the number of available pods.
-    waits = spec.rollout.paused or frozen or count_ending_pods(state.pods, state.observed, state.deadlines) > 0
+    waits = spec.rollout.paused or frozen or count_ending_workload_pods(state.pods, state.observed, state.deadlines) > 0
     pods = state.active_pods_of(current)
-    return why_replaced_in_place(spec.rollout, spec.replicas, workload, pods, state.deadlines, waits=waits)
+    return why_rollout_replaces_in_place(spec.rollout, spec.replicas, workload, pods, state.deadlines, waits=waits)
 
 
-def _policy(state: State, current: Revision | None, in_place_reason: str | None, *, frozen: bool) -> RolloutPolicy:
+def _policy(state: State, current: Revision | None, in_place_reason: str | None, *, frozen: bool) -> RolloutStepLimits:
     spec, stable = state.inference.spec, state.previous_status.revision.stable
     observe_seconds = state.observe_seconds(current.name) if current else 0
-    trial = current is not None and is_on_trial(current.name, stable, state.pods, observe_seconds, state.deadlines)
-    return rollout_policy(spec.rollout, spec.replicas, frozen=frozen, in_place=in_place_reason is not None, trial=trial)
+    trial = current is not None and is_chosen_revision_on_trial(
+        current.name, stable, state.pods, observe_seconds, state.deadlines
+    )
+    return rollout_step_limits(
+        spec.rollout, spec.replicas, frozen=frozen, in_place=in_place_reason is not None, trial=trial
+    )
 
 
-def _next_step(state: State, current: Revision | None, policy: RolloutPolicy) -> RolloutStep | None:
+def _next_step(state: State, current: Revision | None, policy: RolloutStepLimits) -> RolloutStep | None:
     if current is None:
         return None
     failed_name = current.name if current.failure else None
-    fallback = last_good_revision(failed_name, state.stored, state.previous_status, state.pods, state.forbidden)
-    counts, old_counts = count_pods(current, state.stored, state.observed, state.pods, state.forbidden, fallback)
-    return next_rollout_step(counts, old_counts, policy, count_ending_pods(state.pods, state.observed, state.deadlines))
+    fallback = choose_last_good_revision(failed_name, state.stored, state.previous_status, state.pods, state.forbidden)
+    counts, old_counts = count_workload_pods(
+        current, state.stored, state.observed, state.pods, state.forbidden, fallback
+    )
+    return next_rollout_step(
+        counts, old_counts, policy, count_ending_workload_pods(state.pods, state.observed, state.deadlines)
+    )

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import REMOVED_FIRST
-from gaudi_operator.core.pods.pod_progress import captured_percent
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_progress import captured_progress_percent
+from gaudi_operator.core.pods.pod_view import PodView
 
 SEEN_SECONDS = 0.2
 """Seconds between the writes of costs and replicas. The ReplicaSet controller reads them by separate watches."""
@@ -23,7 +23,7 @@ SEEN_SECONDS = 0.2
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
+def scale_down_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
     """Return the deletion costs to set or reset, so that a scale-down to `replicas` removes the right pods."""
     pods_by_revision: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
@@ -58,7 +58,7 @@ def _reduce_scale_up(missing: int, new_count: int, live_count: int) -> int:
     return max(new_count - missing, min(new_count, live_count))
 
 
-def count_pending_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
+def count_scale_down_removals(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
     """Return how many serving pods the workload controllers may still remove to reach the written `replicas`.
 
     A ReplicaSet controller may remove any of several equal pods. A LeaderWorkerSet controller removes the highest
@@ -84,7 +84,7 @@ def _count_serving_removals(active: Sequence[PodView], replicas: int) -> int:
     return min(len(serving), max(0, len(active) - replicas - earlier_removals))
 
 
-def removal_candidates(ready_pods: Sequence[PodView], count: int) -> list[PodView]:
+def scale_down_candidates(ready_pods: Sequence[PodView], count: int) -> list[PodView]:
     """Return the `count` ready pods whose removal loses least, or no pods if all losses are equal."""
     # If all losses are equal, choose no pods. Each chosen pod would need a request that writes its deletion cost, and
     # the step would be one reconcile later.
@@ -97,7 +97,7 @@ def _revision_deletion_costs(active: Sequence[PodView], replicas: int) -> Iterab
     # Use the Ready condition, because the ReplicaSet controller reads this condition. It becomes False only after the
     # gate has closed.
     ready_pods = [pod for pod in active if _is_reported_ready(pod)]
-    candidates = removal_candidates(ready_pods, len(ready_pods) - replicas)
+    candidates = scale_down_candidates(ready_pods, len(ready_pods) - replicas)
     for pod in active:
         if pod in candidates and pod.deletion_cost != REMOVED_FIRST:
             yield SetDeletionCost(
@@ -119,7 +119,7 @@ def _removal_loss(pod: PodView) -> tuple[bool, int, int, int]:
     report = pod.report
     if report is None:
         return pod.is_ready, pod.deletion_cost, 1, 0
-    captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
+    captured = [captured_progress_percent(phase) for phase in (report.prompt, report.decode)]
     percents = [percent for percent in captured if percent is not None]
     # Compare the number of requests by powers of two, so that the choice does not change with each request.
     return pod.is_ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)

@@ -13,12 +13,12 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import Criteria, ExpectedRoom
-from gaudi_operator.core.problems.resolution import needs_user_action, worst_problem
-from gaudi_operator.core.rollout.backoff import FailureRecord
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import ProblemCriteria, RoomCriterion
+from gaudi_operator.core.problems.resolution import needs_user_resolution, worst_unresolved_problem
+from gaudi_operator.core.rollout.backoff import BackOffRecord
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.scale_step import RolloutPolicy, RolloutProgress, RolloutStep
+from gaudi_operator.core.rollout.rollout_step import RolloutStep, RolloutStepLimits, RolloutStepProgress
 from gaudi_runtime.errors import Problem
 
 LEARNED_PLAN_SECONDS = 600
@@ -29,7 +29,7 @@ At one prompt every three seconds, the canary runs FEWEST_PROMPTS prompts in thi
 
 
 @dataclass(frozen=True)
-class RevisionChoice:
+class RevisionState:
     """The revision that runs (`current`), and the revision that the spec requests (`desired`).
 
     `on_hold` is True if a failed revision keeps running. `problem` tells the user how to handle the failure.
@@ -55,8 +55,8 @@ class RolloutState:
     replicas that the class does not allow.
     """
 
-    policy: RolloutPolicy
-    choice: RevisionChoice | None = None
+    policy: RolloutStepLimits
+    choice: RevisionState | None = None
     current: Revision | None = None
     step: RolloutStep | None = None
     in_place_reason: str | None = None
@@ -65,7 +65,7 @@ class RolloutState:
     @property
     def is_complete(self) -> bool:
         """Whether the rollout of the current revision is complete and at least one replica is desired."""
-        return self.step is not None and self.step.progress is RolloutProgress.DONE and self.policy.replicas > 0
+        return self.step is not None and self.step.progress is RolloutStepProgress.DONE and self.policy.replicas > 0
 
     @property
     def revisions_to_record(self) -> list[Revision]:
@@ -93,7 +93,7 @@ class State:
     pods: tuple[PodView, ...]
     stored: tuple[Revision, ...]
     terminations: Mapping[str, LastTermination]
-    failures: Mapping[str, FailureRecord]
+    failures: Mapping[str, BackOffRecord]
     forbidden: Mapping[str, Problem]
     rollout: RolloutState
     platform: ResolvedClass = NO_CLASS
@@ -104,13 +104,13 @@ class State:
     @property
     def worst_problem(self) -> Problem | None:
         """The worst problem that prevents the resource from reaching its desired state."""
-        return worst_problem(problem for problem in (self.violation, self.problem) if problem)
+        return worst_unresolved_problem(problem for problem in (self.violation, self.problem) if problem)
 
     @property
     def is_stalled(self) -> bool:
         """Whether a user must act: only a user can resolve the worst problem, or its deadline has passed."""
         problem, deadline_seconds = self.worst_problem, self.inference.spec.rollout.obstacle_deadline_seconds
-        return problem is not None and needs_user_action(problem, deadline_seconds, self.deadlines)
+        return problem is not None and needs_user_resolution(problem, deadline_seconds, self.deadlines)
 
     @property
     def current_name(self) -> str | None:
@@ -148,12 +148,12 @@ class State:
             return seconds
         return LEARNED_PLAN_SECONDS if self.has_new_learned_plan(revision) else 0
 
-    def problem_criteria(self, revision: str, room: ExpectedRoom) -> Criteria:
+    def problem_criteria(self, revision: str, room: RoomCriterion) -> ProblemCriteria:
         """Return the criteria that decide whether pods of `revision` have a problem."""
         spec = self.inference.spec
         # Use the stall timeout of the pod's own revision. The current spec may have another one.
         stall_timeout = next((stored.stall_timeout_seconds for stored in self.stored if stored.name == revision), None)
-        return Criteria(
+        return ProblemCriteria(
             resource=self.inference.identity.name,
             template=next((candidate.template for candidate in self.revisions if candidate.name == revision), {}),
             bound_claims=frozenset(pvc["metadata"]["name"] for pvc in self.observed.pvcs if _is_bound(pvc)),

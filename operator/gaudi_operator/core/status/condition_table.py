@@ -23,16 +23,16 @@ from gaudi_operator.core.status.conditions import (
     judge_warmed_up,
 )
 from gaudi_operator.core.status.spec_conditions import (
-    judge_bucket_coverage,
-    judge_class_applied,
-    judge_plan_accepted,
-    judge_replicas_limited,
-    judge_settings_effective,
+    judge_spec_bucket_coverage,
+    judge_spec_class_applied,
+    judge_spec_plan_accepted,
+    judge_spec_replicas_limited,
+    judge_spec_settings_effective,
 )
 
 
 @dataclass(frozen=True)
-class ConditionKind:
+class ConditionTableRow:
     """One row of the table of conditions.
 
     `good_status` is the status that needs no action. If `judge` returns None, the resource does not have the condition.
@@ -47,57 +47,59 @@ class ConditionKind:
 
 
 CONDITIONS = (
-    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
-    ConditionKind("Reconciling", FALSE, "The operator is working towards the desired state.", judge_reconciling),
-    ConditionKind("Stalled", FALSE, "A user must act before the operator can continue.", judge_stalled),
-    ConditionKind(
+    ConditionTableRow(
+        "Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready
+    ),
+    ConditionTableRow("Reconciling", FALSE, "The operator is working towards the desired state.", judge_reconciling),
+    ConditionTableRow("Stalled", FALSE, "A user must act before the operator can continue.", judge_stalled),
+    ConditionTableRow(
         "Available",
         TRUE,
         "At least one pod, and at least replicas - maxUnavailable pods, of any revision receive traffic.",
         judge_available,
     ),
-    ConditionKind(
+    ConditionTableRow(
         "WarmedUp", TRUE, "Every desired replica of the current revision has an open readiness gate.", judge_warmed_up
     ),
-    ConditionKind(
+    ConditionTableRow(
         "PlanAccepted",
         TRUE,
         "The checks before the first pod found no fault, and pods captured enough graphs.",
-        judge_plan_accepted,
+        judge_spec_plan_accepted,
     ),
-    ConditionKind(
+    ConditionTableRow(
         "Degraded", FALSE, "Replicas that took traffic are lost, or serve below the thresholds.", judge_degraded
     ),
-    ConditionKind(
+    ConditionTableRow(
         "BucketCoverage",
         TRUE,
         "Every admissible batch has a bucket, and no request so far waited for a compile.",
-        judge_bucket_coverage,
+        judge_spec_bucket_coverage,
         judges_spec=True,
     ),
-    ConditionKind(
+    ConditionTableRow(
         "SettingsEffective",
         TRUE,
         "Every setting of the spec has an effect.",
-        judge_settings_effective,
+        judge_spec_settings_effective,
         judges_spec=True,
     ),
-    ConditionKind(
+    ConditionTableRow(
         "ClassApplied",
         TRUE,
         "The current revision has the current defaults of its class, and exceeds no limit of a class that only warns. "
         "Absent without a class.",
-        judge_class_applied,
+        judge_spec_class_applied,
         judges_spec=True,
     ),
-    ConditionKind(
+    ConditionTableRow(
         "ReplicasLimited",
         FALSE,
         "The spec requests more replicas than its class allows. Absent without a limit of replicas or cards.",
-        judge_replicas_limited,
+        judge_spec_replicas_limited,
         judges_spec=True,
     ),
-    ConditionKind(
+    ConditionTableRow(
         "AutoscalerActive",
         TRUE,
         "The autoscaler reads its metrics and can scale. Absent without spec.autoscaling.",
@@ -137,7 +139,7 @@ Metrics use only these reasons as label values, because a pod may report any rea
 """
 
 
-def judge_conditions(state: State) -> tuple[Condition, ...]:
+def judge_condition_table(state: State) -> tuple[Condition, ...]:
     """Return the conditions of all rows of the table. A transition time changes only if the status changes."""
     previous = state.previous_status.conditions
     written = {condition.type: Verdict(condition.status, condition.reason, condition.message) for condition in previous}

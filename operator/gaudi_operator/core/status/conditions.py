@@ -17,16 +17,16 @@ from itertools import islice
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.children.workloads import METRIC
+from gaudi_operator.core.children.manifests import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate.judgement import BELOW_THRESHOLD
-from gaudi_operator.core.pods.pod_progress import PendingStep, count_waiting
+from gaudi_operator.core.pods.pod_progress import PodPendingStep, count_pod_progress_steps
+from gaudi_operator.core.pods.pod_view import ENDED, PodView
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
-from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rendering.runtime_config import runs_on_cpu
-from gaudi_operator.core.rollout.scale_step import RolloutProgress
+from gaudi_operator.core.rollout.rollout_step import RolloutStepProgress
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
+from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp_text
 from gaudi_runtime.units import plural
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -51,7 +51,7 @@ def judge_ready(state: State) -> Verdict:
         return Verdict(FALSE, problem.reason, problem.message)
     if state.desired_replicas == 0:
         return _judge_zero_replicas(state)
-    if state.rollout.step is not None and state.rollout.step.progress is RolloutProgress.DONE:
+    if state.rollout.step is not None and state.rollout.step.progress is RolloutStepProgress.DONE:
         surplus = _count_surplus_pods(state)
         suffix = f" {_describe_surplus_pods(state, surplus)}" if surplus else ""
         return Verdict(
@@ -88,8 +88,8 @@ def _count_surplus_pods(state: State) -> int:
 def _describe_progress(state: State) -> tuple[str, str]:
     """Return (reason, message) of the condition Ready while the desired state is not reached."""
     clause = f"{_describe_replica_count(len(state.serving_updated_pods), state)} serve revision {state.current_name}"
-    if state.rollout.step is not None and state.rollout.step.progress is RolloutProgress.PAUSED:
-        waiting_counts = count_waiting(state.active_pods)
+    if state.rollout.step is not None and state.rollout.step.progress is RolloutStepProgress.PAUSED:
+        waiting_counts = count_pod_progress_steps(state.active_pods)
         suffix = (
             f" With older revisions, {_describe_replica_count(len(state.serving_pods), state)} serve; "
             f"{_describe_waiting_pods(waiting_counts)}."
@@ -112,8 +112,11 @@ def _describe_progress(state: State) -> tuple[str, str]:
             f"{'is' if state.desired_replicas == 1 else 'are'} desired.",
         )
     # Use another reason for pods that have not started than for pods that compile.
-    counts_by_step, missing_count = count_waiting(state.updated_pods), state.desired_replicas - len(state.updated_pods)
-    reason = "WarmingUp" if PendingStep.WARMING in counts_by_step else "StartingPods"
+    counts_by_step, missing_count = (
+        count_pod_progress_steps(state.updated_pods),
+        state.desired_replicas - len(state.updated_pods),
+    )
+    reason = "WarmingUp" if PodPendingStep.WARMING in counts_by_step else "StartingPods"
     details = [f"{_describe_waiting_pods(counts_by_step)} (details in status.pods)"] if counts_by_step else []
     return reason, f"{clause}; {'; '.join((*_describe_missing_pods(missing_count), *details))}."
 
@@ -132,7 +135,7 @@ def _describe_missing_pods(pod_count: int) -> Iterator[str]:
         yield f"{plural(pod_count, 'pod is', 'pods are')} not created yet"
 
 
-def _describe_waiting_pods(counts_by_step: Mapping[PendingStep, int]) -> str:
+def _describe_waiting_pods(counts_by_step: Mapping[PodPendingStep, int]) -> str:
     clauses = [plural(count, f"pod is {step}", f"pods are {step}") for step, count in counts_by_step.items()]
     return " and ".join((", ".join(clauses[:-1]), clauses[-1]) if len(clauses) > 1 else clauses)
 
@@ -170,7 +173,7 @@ def judge_reconciling(state: State) -> Verdict:
 def _is_paused(state: State) -> bool:
     """Return True if the rollout is incomplete and paused by spec.rollout.paused."""
     step = state.rollout.step
-    return state.inference.spec.rollout.paused and step is not None and step.progress is RolloutProgress.PAUSED
+    return state.inference.spec.rollout.paused and step is not None and step.progress is RolloutStepProgress.PAUSED
 
 
 def judge_stalled(state: State) -> Verdict:
@@ -202,10 +205,10 @@ def judge_warmed_up(state: State) -> Verdict:
     releases = sorted({pod.report.releases for pod in state.updated_pods if pod.report and pod.report.releases})
     if open_gates >= state.desired_replicas:
         return Verdict(TRUE, "WarmedUp", " ".join((f"{message}.", *releases)))
-    counts_by_step = count_waiting(pod for pod in state.updated_pods if not pod.is_gate_open)
+    counts_by_step = count_pod_progress_steps(pod for pod in state.updated_pods if not pod.is_gate_open)
     # If no pod compiles, `WarmingUp` would contradict the condition Ready, which reports that pods have no node or no
     # running container.
-    reason = "WarmingUp" if PendingStep.WARMING in counts_by_step else "NoPodWarmingUp"
+    reason = "WarmingUp" if PodPendingStep.WARMING in counts_by_step else "NoPodWarmingUp"
     message = f"{message}; {_describe_closed_gates(state, counts_by_step)}."
     slow = (
         f"Pod {pod.name}: {text}" for pod in state.updated_pods if (text := describe_slow_bucket(pod, state.deadlines))
@@ -213,7 +216,7 @@ def judge_warmed_up(state: State) -> Verdict:
     return Verdict(FALSE, reason, " ".join((message, *islice(slow, 1), *releases)))
 
 
-def _describe_closed_gates(state: State, counts_by_step: Mapping[PendingStep, int]) -> str:
+def _describe_closed_gates(state: State, counts_by_step: Mapping[PodPendingStep, int]) -> str:
     """Return what the replicas of the current revision whose gates are not open wait for."""
     if state.current_name is None:
         return "no pod is created before the spec is accepted (condition PlanAccepted)"
@@ -311,7 +314,7 @@ def _is_api_undiscovered(condition: Mapping[str, Any], deadlines: Deadlines) -> 
     """Return True if the autoscaler may report FailedGetScale only because it does not know the CRD yet."""
     if (condition.get("status"), condition.get("reason")) != ("False", "FailedGetScale"):
         return False
-    failed_at = parse_timestamp(condition.get("lastTransitionTime"))
+    failed_at = parse_timestamp_text(condition.get("lastTransitionTime"))
     return failed_at is not None and not deadlines.has_passed(failed_at, NEW_KIND_SECONDS)
 
 

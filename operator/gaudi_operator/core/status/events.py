@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Event, SetGate
-from gaudi_operator.core.gate.condition import gate_message
+from gaudi_operator.core.gate.condition import gate_condition_message
 from gaudi_operator.core.gate.judgement import FEWER_GRAPHS, WARMED_UP
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 
 
-def reconcile_events(
+def status_events(
     before: GaudiInferenceStatus,
     after: GaudiInferenceStatus,
     actions: Iterable[Action],
@@ -119,7 +119,7 @@ def _cause(condition: Condition) -> tuple[str, ...]:
 def _describe_last_gate(pods: Iterable[PodView]) -> str:
     """Return a sentence about the captured graphs of the pod whose gate opened last, to append to a message."""
     by_time = {(opened_at, pod.name): pod for pod in pods if (opened_at := pod.open_since)}
-    return f" Pod {by_time[max(by_time)].name}: {gate_message(by_time[max(by_time)])}" if by_time else ""
+    return f" Pod {by_time[max(by_time)].name}: {gate_condition_message(by_time[max(by_time)])}" if by_time else ""
 
 
 def _condition_event(condition: Condition, previous: Condition | None, gate_sentence: str) -> Event | None:

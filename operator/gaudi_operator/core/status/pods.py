@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.core.gate.judgement import RECOMPILING
-from gaudi_operator.core.gate.thresholds import explain_shortfall
-from gaudi_operator.core.pods.pod_progress import captured_percent, warmup_percent
+from gaudi_operator.core.gate.thresholds import explain_threshold_shortfall
+from gaudi_operator.core.pods.pod_progress import captured_progress_percent, warmup_progress_percent
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
 from gaudi_operator.core.pods.start_delays import (
     SCHEDULING_GATED,
-    describe_scheduling_gates,
-    has_scheduling_gates,
-    unscheduled_since,
+    describe_delaying_scheduling_gates,
+    is_delayed_by_scheduling_gates,
+    scheduling_delayed_since,
 )
-from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rendering.pod_volumes import describe_fetch_progress
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.report import Phase
@@ -38,9 +38,9 @@ def _row(pod: PodView, previous_rows: Mapping[str, PodState], state: State) -> P
     numbers = {} if previous_row is None else {key: getattr(previous_row, key) for key in _NUMBERS}
     if report := pod.report:
         numbers = {
-            "warmup_percent": warmup_percent(report),
+            "warmup_percent": warmup_progress_percent(report),
             "captured_percent": CapturedPercent(
-                prompt=captured_percent(report.prompt), decode=captured_percent(report.decode)
+                prompt=captured_progress_percent(report.prompt), decode=captured_progress_percent(report.decode)
             ),
             "recompiles_since_ready": report.recompiles_since_ready,
         }
@@ -63,8 +63,8 @@ _NUMBERS = ("warmup_percent", "captured_percent", "recompiles_since_ready")
 def _phase(pod: PodView, previous_row: PodState | None) -> str:
     if pod.report:
         return pod.report.phase.value
-    if unscheduled_since(pod):
-        return SCHEDULING_GATED if has_scheduling_gates(pod) else "Unschedulable"
+    if scheduling_delayed_since(pod):
+        return SCHEDULING_GATED if is_delayed_by_scheduling_gates(pod) else "Unschedulable"
     if pod.container is None:
         return pod.phase
     if not pod.container.running:
@@ -81,7 +81,7 @@ def _message(pod: PodView, state: State) -> str | None:
         pod.report
         and not pod.is_gate_open
         and pod.report.phase is Phase.SERVING
-        and (shortfall := explain_shortfall(pod.report, state.inference.spec.readiness))
+        and (shortfall := explain_threshold_shortfall(pod.report, state.inference.spec.readiness))
     ):
         return shortfall[1]
     if pod.gate and pod.gate.reason == RECOMPILING:
@@ -94,8 +94,8 @@ def _message(pod: PodView, state: State) -> str | None:
         return describe_fetch_progress(pod.report.fetch)
     if pod.container and pod.container.waiting_message:
         return pod.container.waiting_message
-    if has_scheduling_gates(pod):
-        return f"Held by {describe_scheduling_gates(pod)}."
-    if unscheduled_since(pod):
+    if is_delayed_by_scheduling_gates(pod):
+        return f"Held by {describe_delaying_scheduling_gates(pod)}."
+    if scheduling_delayed_since(pod):
         return pod.conditions["PodScheduled"].message
     return pod.ignored_reason

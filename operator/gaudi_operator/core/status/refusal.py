@@ -16,7 +16,9 @@ from gaudi_operator.core.status.conditions import (
 from gaudi_runtime.errors import Problem
 
 
-def add_refusal(decision: Decision, previous: GaudiInferenceStatus, refusal: Problem, now: datetime) -> Decision:
+def add_refusal_to_status(
+    decision: Decision, previous: GaudiInferenceStatus, refusal: Problem, now: datetime
+) -> Decision:
     """Return the decision with a status that shows the refusal. A new refusal also adds an event.
 
     `previous` is the written status.

@@ -11,25 +11,25 @@ from collections.abc import Iterable
 
 from gaudi_operator.api.v1alpha1.status import ConditionStatus, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Shortfall
-from gaudi_operator.core.admission.engine_settings import plan_hints, why_settings_are_ignored
-from gaudi_operator.core.admission.pod_policy import limit_violations, render_limited
-from gaudi_operator.core.children.desired import limited_children
+from gaudi_operator.core.admission.engine_settings import engine_settings_hints, why_engine_settings_are_ignored
+from gaudi_operator.core.admission.pod_policy import policy_limit_violations, render_for_policy
+from gaudi_operator.core.children.child_actions import limited_children
 from gaudi_operator.core.classes import fill_class_defaults
 from gaudi_operator.core.gate.judgement import ADD_SIZES, has_only_vision_recompiles
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.rendering.runtime_config import captures_graphs, preparation
-from gaudi_operator.core.rollout.replicas import describe_excess
+from gaudi_operator.core.rendering.runtime_config import captures_graphs, runtime_config_preparation
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.rollout.workload_replicas import describe_excess_replicas
 from gaudi_operator.core.status.cold_shapes import describe_cold_shapes
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_operator.core.status.step_compiles import describe_step_compiles, step_compiles
-from gaudi_operator.core.status.warmup_figures import describe_plan, recipe_miss_reason
+from gaudi_operator.core.status.warmup_figures import describe_warmup_plan, warmup_recipe_miss_reason
 from gaudi_runtime.contract.compiles import StepPart
 from gaudi_runtime.contract.report import WarmupReport
 
 
-def judge_class_applied(state: State) -> Verdict | None:
+def judge_spec_class_applied(state: State) -> Verdict | None:
     """Judge the condition ClassApplied: the revision has the current defaults of its class and meets its limits.
 
     Limits are reported here only if the class warns. Otherwise the condition PlanAccepted reports them.
@@ -60,12 +60,15 @@ def _reported_violations(state: State, revision: Revision) -> list[str]:
     if not state.platform.only_warns:
         return []
     inference, limits = state.inference, state.platform.limits
-    rendered = render_limited(inference, revision, limited_children(inference, state.defaults))
-    excess = describe_excess(inference, limits, revision)
-    return [*(violation.message for violation in limit_violations(rendered, limits)), *([excess] if excess else [])]
+    rendered = render_for_policy(inference, revision, limited_children(inference, state.defaults))
+    excess = describe_excess_replicas(inference, limits, revision)
+    return [
+        *(violation.message for violation in policy_limit_violations(rendered, limits)),
+        *([excess] if excess else []),
+    ]
 
 
-def judge_replicas_limited(state: State) -> Verdict | None:
+def judge_spec_replicas_limited(state: State) -> Verdict | None:
     """Judge the condition ReplicasLimited: the spec requests more replicas than its class allows."""
     limits, excess = state.platform.enforced_limits, state.rollout.excess
     if state.rollout.current is None or (limits.max_replicas is None and limits.max_cards is None):
@@ -104,12 +107,12 @@ def _advise_on_cold_shapes(reports: Iterable[WarmupReport]) -> str:
     return ADD_SIZES if any(map(has_only_vision_recompiles, reports)) else CHANGE_BUCKETS
 
 
-def judge_plan_accepted(state: State) -> Verdict:
+def judge_spec_plan_accepted(state: State) -> Verdict:
     """Judge the condition PlanAccepted: the spec is accepted, and its pods captured enough graphs."""
     if state.violation:
         return Verdict(FALSE, state.violation.reason, state.violation.message)
     status, reason, shortfall = _judge_captured(state.plan, state.inference) if state.plan else (TRUE, "Accepted", None)
-    sentences = (describe_plan(state.plan, state.inference), shortfall, *plan_hints(state.inference))
+    sentences = (describe_warmup_plan(state.plan, state.inference), shortfall, *engine_settings_hints(state.inference))
     return Verdict(status, reason, " ".join(sentence for sentence in sentences if sentence))
 
 
@@ -120,7 +123,7 @@ def _judge_captured(plan: PlanState, inference: Inference) -> tuple[ConditionSta
         ("prompt", percents.prompt, readiness.min_captured_prompt_percent),
         ("decode", percents.decode, readiness.min_captured_decode_percent),
     )
-    noun, outcome = preparation(inference).words
+    noun, outcome = runtime_config_preparation(inference).words
     shortfalls = [
         f"{min_percent} % of the {phase} {noun}, but {percent} % were {outcome}"
         for phase, percent, min_percent in thresholds
@@ -131,7 +134,7 @@ def _judge_captured(plan: PlanState, inference: Inference) -> tuple[ConditionSta
     return FALSE, "CapturedBelowThreshold", f"spec.readiness requires {' and '.join(shortfalls)}."
 
 
-def judge_bucket_coverage(state: State) -> Verdict:
+def judge_spec_bucket_coverage(state: State) -> Verdict:
     """Judge the condition BucketCoverage: every batch has a bucket, and no request waited for a compile."""
     reports = [pod.report for pod in state.serving_pods if pod.report]
     if state.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE:
@@ -169,11 +172,11 @@ def _has_cold_shapes(report: WarmupReport) -> bool:
     return bool(report.cold_shapes) or report.recompiles_since_ready > sum(step.count for step in step_compiles(report))
 
 
-def judge_settings_effective(state: State) -> Verdict:
+def judge_spec_settings_effective(state: State) -> Verdict:
     """Judge the condition SettingsEffective: every setting of the spec has an effect."""
-    message = why_settings_are_ignored(state.inference)
+    message = why_engine_settings_are_ignored(state.inference)
     if message:
         return Verdict(FALSE, "SettingsIgnored", message)
-    if miss_reason := recipe_miss_reason(state):
+    if miss_reason := warmup_recipe_miss_reason(state):
         return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache has no effect: {miss_reason}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")

@@ -16,18 +16,18 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionStatus,
 )
-from gaudi_operator.core.children.workloads import endpoint_url
+from gaudi_operator.core.children.manifests import endpoint_url
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rendering.metadata import traffic_labels
-from gaudi_operator.core.rollout.backoff import FailureRecord
+from gaudi_operator.core.rollout.backoff import BackOffRecord
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status import warmup_figures
-from gaudi_operator.core.status.condition_table import judge_conditions
+from gaudi_operator.core.status.condition_table import judge_condition_table
 from gaudi_operator.core.status.conditions import TRUE, expected_ready_replicas
 from gaudi_operator.core.status.pods import pod_states
-from gaudi_operator.core.status.warmup_figures import recipe_cache_state
+from gaudi_operator.core.status.warmup_figures import warmup_recipe_cache_state
 
 STATUS_DELAY_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
 """The minimum and maximum delay of a status write in seconds, and the number of pods that add one second.
@@ -43,27 +43,27 @@ Otherwise each start would write the status of every resource twice.
 """
 
 
-def status_delay(pod_count: int) -> float:
+def status_write_delay(pod_count: int) -> float:
     """Return the delay of status writes in seconds for a resource with `pod_count` pods."""
     return max(STATUS_DELAY_SECONDS, min(pod_count / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
-def make_status(state: State) -> GaudiInferenceStatus:
+def build_status(state: State) -> GaudiInferenceStatus:
     """Return the current status of the resource, built from the state."""
     rows = pod_states(state)
     status = GaudiInferenceStatus(
         observed_generation=state.inference.identity.generation,
-        conditions=judge_conditions(state),
+        conditions=judge_condition_table(state),
         replicas=len(state.active_pods),
         updated_replicas=len(state.updated_pods),
         ready_replicas=len(state.serving_pods),
         expected_ready_replicas=expected_ready_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
         revision=Revisions(current=state.current_name, stable=state.stable_name),
-        revisions=revision_states(state),
+        revisions=build_revision_states(state),
         endpoint=endpoint_url(state.inference) if state.current_name else None,
         plan=state.plan,
-        recipe_cache=recipe_cache_state(state),
+        recipe_cache=warmup_recipe_cache_state(state),
         pods=rows[:MAX_PODS],
         **_collect_figures(state, rows),
     )
@@ -77,13 +77,13 @@ _FIELDS_OF_SPEC = ("selector", "endpoint", "recipe_cache")
 
 def _collect_figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
     """Return the figures for the status. Until a pod has reported, the written figures stay."""
-    pods = warmup_figures.pods_for_figures(state)
+    pods = warmup_figures.pods_for_warmup_figures(state)
     pod_names = {pod.name for pod in pods}
     figure_rows = [row for row in rows if row.name in pod_names]
     fields: dict[str, Any] = {
-        "captured_percent": warmup_figures.lowest_captured_percent(figure_rows),
+        "captured_percent": warmup_figures.lowest_captured_warmup_percent(figure_rows),
         "warmup": warmup_figures.warmup_progress(state, rows),
-        "recompiles": warmup_figures.recompile_counts(
+        "recompiles": warmup_figures.recompile_figures(
             [row for row in rows if row.ready], [pod.report for pod in state.serving_pods if pod.report]
         ),
     }
@@ -113,12 +113,12 @@ def throttle_status(
     if _drop_creation_times(status) == _drop_creation_times(previous):
         return previous, None
     awaits_reports = observed.status_written_at is None and not all_reported
-    delay_seconds = FIRST_REPORTS_SECONDS if awaits_reports else status_delay(len(observed.pods))
+    delay_seconds = FIRST_REPORTS_SECONDS if awaits_reports else status_write_delay(len(observed.pods))
     held_since = observed.status_held_since or deadlines.now
     return (status, None) if deadlines.has_passed(held_since, delay_seconds) else (previous, held_since)
 
 
-def have_all_pods_reported(state: State) -> bool:
+def is_status_complete(state: State) -> bool:
     """Return True if every running replica has reported since this process started, so the status is complete."""
     return all(pod.report_received_at for pod in state.active_pods if pod.container and pod.container.running)
 
@@ -140,14 +140,14 @@ def _drop_creation_times(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
     return status.model_copy(update={"revisions": revisions})
 
 
-def revision_states(state: State) -> tuple[RevisionStatus, ...]:
+def build_revision_states(state: State) -> tuple[RevisionStatus, ...]:
     """Return one row of the status per stored revision, newest first, up to the maximum number of rows."""
     revisions = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
     return tuple(_revision_state(state, revision) for revision in revisions[:MAX_REVISIONS])
 
 
 def _revision_state(state: State, revision: Revision) -> RevisionStatus:
-    failure, failure_record = revision.failure, state.failures.get(revision.name, FailureRecord())
+    failure, failure_record = revision.failure, state.failures.get(revision.name, BackOffRecord())
     return RevisionStatus(
         name=revision.name,
         number=revision.number,

@@ -25,12 +25,12 @@ from gaudi_operator.api.v1alpha1.status import (
     WarmupProgress,
 )
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES, captured_percent
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rendering.runtime_config import preparation
+from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES, captured_progress_percent
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.rendering.runtime_config import runtime_config_preparation
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp
-from gaudi_runtime.contract.report import MemorySplit, PlanGaps, RecipeOutcome, WarmupReport
+from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp_text
+from gaudi_runtime.contract.report import MemorySplitReport, PlanGapsReport, SharedRecipesOutcome, WarmupReport
 from gaudi_runtime.units import format_bytes, plural
 
 REPORTED_LATER = (
@@ -38,7 +38,7 @@ REPORTED_LATER = (
 )
 
 
-def plan_state(state: State) -> PlanState | None:
+def warmup_plan_state(state: State) -> PlanState | None:
     """Return the reported figures of the plan, or None before the first report.
 
     The figures stay until another pod has reported. If no pod runs the spec, there are no figures. This is the case if
@@ -75,13 +75,15 @@ def _plan_of_report(state: State, pod: PodView, report: WarmupReport) -> PlanSta
             "graph_bytes": (report.prompt.graph_bytes + report.decode.graph_bytes) or None,
             "warmup_seconds": round(report.elapsed_seconds),
             "captured_percent": CapturedPercent(
-                prompt=captured_percent(report.prompt), decode=captured_percent(report.decode)
+                prompt=captured_progress_percent(report.prompt), decode=captured_progress_percent(report.decode)
             ),
         }
     )
 
 
-def _counted_plan(state: State, pod: PodView, report: WarmupReport, gaps: PlanGaps, memory: MemorySplit) -> PlanState:
+def _counted_plan(
+    state: State, pod: PodView, report: WarmupReport, gaps: PlanGapsReport, memory: MemorySplitReport
+) -> PlanState:
     block_size = memory.block_size
     return PlanState(
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
@@ -102,11 +104,11 @@ def _written_plan(state: State) -> PlanState | None:
     return previous_status.plan if previous_status.revision.current == state.current_name else None
 
 
-def describe_plan(plan: PlanState | None, inference: Inference) -> str:
+def describe_warmup_plan(plan: PlanState | None, inference: Inference) -> str:
     """Return a sentence with the bucket counts, bytes and seconds of a plan, or about the time of the first report."""
     if plan is None:
         return f"{REPORTED_LATER} {inference.identity.name}`."
-    noun, outcome = preparation(inference).words
+    noun, outcome = runtime_config_preparation(inference).words
     vision_clause = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
     counts = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode {noun}"
     if plan.warmup_seconds is None:
@@ -121,10 +123,10 @@ def describe_plan(plan: PlanState | None, inference: Inference) -> str:
 
 
 MAX_TEXT = 1024
-_FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
+_FILLED = (SharedRecipesOutcome.HIT, SharedRecipesOutcome.SEEDED)
 
 
-def recipe_cache_state(state: State) -> RecipeCacheState | None:
+def warmup_recipe_cache_state(state: State) -> RecipeCacheState | None:
     """Return the recipe cache state, or None if recipes are not shared. The written state stays until a pod reports."""
     if state.inference.spec.recipe_cache is None:
         return None
@@ -135,7 +137,7 @@ def recipe_cache_state(state: State) -> RecipeCacheState | None:
     return RecipeCacheState(phase=_cache_phase(reports), message=_worst_outcome_reason(reports))
 
 
-def recipe_miss_reason(state: State) -> str | None:
+def warmup_recipe_miss_reason(state: State) -> str | None:
     """Return why no pod of the current revision can read or add recipes, or None.
 
     The result is None if a pod can read or add recipes, or if no pod has reported yet.
@@ -148,7 +150,7 @@ def _recipe_reports(state: State) -> list[WarmupReport]:
     return [pod.report for pod in state.updated_pods if pod.report and pod.report.shared_recipes]
 
 
-def _outcomes(reports: list[WarmupReport]) -> set[RecipeOutcome]:
+def _outcomes(reports: list[WarmupReport]) -> set[SharedRecipesOutcome]:
     return {report.shared_recipes.outcome for report in reports if report.shared_recipes}
 
 
@@ -156,13 +158,13 @@ def _cache_phase(reports: list[WarmupReport]) -> str:
     outcomes = _outcomes(reports)
     if outcomes.intersection(_FILLED):
         return "Filled"
-    return "Seeding" if RecipeOutcome.SEEDING in outcomes else "Missed"
+    return "Seeding" if SharedRecipesOutcome.SEEDING in outcomes else "Missed"
 
 
 def _worst_outcome_reason(reports: list[WarmupReport]) -> str | None:
     """Return the reason from the report with the worst outcome, or None if no report has a reason."""
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
-    shared.sort(key=lambda recipes: recipes.outcome is not RecipeOutcome.MISS)
+    shared.sort(key=lambda recipes: recipes.outcome is not SharedRecipesOutcome.MISS)
     return next((recipes.reason[:MAX_TEXT] for recipes in shared if recipes.reason), None)
 
 
@@ -171,12 +173,12 @@ MAX_COLD_SHAPES = 10
 _Shape = tuple[str, tuple[int, int, int]]
 
 
-def pods_for_figures(state: State) -> tuple[PodView, ...]:
+def pods_for_warmup_figures(state: State) -> tuple[PodView, ...]:
     """Return the serving pods of the current revision or, if no pod serves, all its pods. The figures describe them."""
     return state.serving_updated_pods or state.updated_pods
 
 
-def lowest_captured_percent(rows: Iterable[PodState]) -> CapturedPercent:
+def lowest_captured_warmup_percent(rows: Iterable[PodState]) -> CapturedPercent:
     """Return the lowest percentage of captured graphs in `rows` for each phase, or None for a phase without graphs."""
     percents = [row.captured_percent for row in rows]
     return CapturedPercent(
@@ -185,7 +187,7 @@ def lowest_captured_percent(rows: Iterable[PodState]) -> CapturedPercent:
     )
 
 
-def recompile_counts(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
+def recompile_figures(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
     """Return the recompilations of the serving pods, with the most frequent cold shapes."""
     batch_counts, compiles = Counter[_Shape](), Counter[_Shape]()
     for cold_shape in (cold_shape for report in reports for cold_shape in report.cold_shapes):
@@ -222,7 +224,7 @@ def _eta(pod: PodView, state: State) -> str | None:
         return None
     end = pod.report_received_at + timedelta(seconds=pod.report.eta_seconds)
     previous_eta = state.previous_status.warmup.eta if state.previous_status.warmup else None
-    previous_end = parse_timestamp(previous_eta)
+    previous_end = parse_timestamp_text(previous_eta)
     if previous_end and abs((previous_end - end).total_seconds()) <= ETA_SECONDS:
         return previous_eta
     # Round the time. Otherwise each report would change the estimate by a second and cause a status write.

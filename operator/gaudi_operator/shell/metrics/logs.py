@@ -5,10 +5,10 @@ import sys
 from datetime import datetime
 
 from gaudi_runtime.contract.text import make_one_line
-from gaudi_runtime.process.logs import JsonFormatter
+from gaudi_runtime.process.logs import JsonLogFormatter
 
 
-class TextFormatter(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     """A formatter that writes time, level, resource and message of a log record on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -19,11 +19,11 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def configure_logs(format_name: str, level: str) -> None:
+def configure_operator_logs(format_name: str, level: str) -> None:
     """Send all logs of the operator to stderr. `format_name` is "auto", "json" or "text"."""
     is_text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter() if is_text else JsonFormatter(extras=("resource",)))
+    handler.setFormatter(_TextFormatter() if is_text else JsonLogFormatter(extras=("resource",)))
     # `force` replaces existing handlers, which an imported library may have installed.
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # kopf logs every event, so log only its warnings. kopf_watches.py logs failed watches, so suppress the logs of

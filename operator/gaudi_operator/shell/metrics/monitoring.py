@@ -1,7 +1,7 @@
 """Monitoring of this process: metrics, and the HTTP server for the kubelet and Prometheus.
 
-All parts of the shell update `Metrics`. `serving` exposes /metrics, /healthz, /livez and /readyz, on the leader and on
-followers.
+All parts of the shell update `MonitoringMetrics`. `serving` exposes /metrics, /healthz, /livez and /readyz, on the
+leader and on followers.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 _GATE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30)
 
 
-class Metrics:
+class MonitoringMetrics:
     """All metrics of the process. No metric has a pod label, so the number of series does not depend on the pods."""
 
     def __init__(self) -> None:
         """Create all metrics with the value 0."""
-        # Use a separate registry. The library's global registry rejects a second `Metrics` object, because its metrics
-        # have the same names.
+        # Use a separate registry. The library's global registry rejects a second `MonitoringMetrics` object, because
+        # its metrics have the same names.
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
@@ -91,7 +91,7 @@ WhyNot = Callable[[], str | None]
 
 @asynccontextmanager
 async def serve_monitoring(
-    host: str, port: int, metrics: Metrics, why_not_alive: WhyNot, why_not_ready: WhyNot
+    host: str, port: int, metrics: MonitoringMetrics, why_not_alive: WhyNot, why_not_ready: WhyNot
 ) -> AsyncIterator[int]:
     """Serve probes and metrics until the context ends. Yields the port of the server."""
     app = web.Application()

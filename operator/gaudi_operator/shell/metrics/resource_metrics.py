@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.status.condition_table import CONDITION_REASONS
-from gaudi_operator.core.text_formats import parse_timestamp
+from gaudi_operator.core.text_formats import parse_timestamp_text
 
 RESOURCE = ("namespace", "name")
 _MOST_WORD = 64
@@ -67,7 +67,7 @@ def _warmup(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]
 
 
 def _eta(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
-    moment = parse_timestamp((status.get("warmup") or {}).get("eta"))
+    moment = parse_timestamp_text((status.get("warmup") or {}).get("eta"))
     if moment is not None:
         yield (), moment.timestamp()
 

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Self
 
 from gaudi_operator.clock import SYSTEM, Clock
-from gaudi_operator.core.observed import Manifest, PodReport
-from gaudi_operator.retry_delays import Backoff
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.core.observed import Manifest, ObservedReport
+from gaudi_operator.retry_delays import ExponentialRetryDelays
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.polling.open_polls import OpenPolls
 from gaudi_operator.shell.polling.status_port import (
-    FetchReport,
-    PodUnreachable,
+    FetchFromStatusPort,
     StatusPort,
-    UnusableReport,
+    StatusPortReportUnusable,
+    StatusPortUnreachable,
     status_port_of,
 )
 from gaudi_operator.shell.token_bucket import TokenBucket
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.watching.store import StoreKey
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 SHORTEST_ROUND_SECONDS = 0.05
@@ -58,12 +58,12 @@ class ReportPoller:
 
     def __init__(
         self,
-        wake: Callable[[Key, bool], None],
-        metrics: Metrics,
-        fetch: FetchReport,
+        wake: Callable[[StoreKey, bool], None],
+        metrics: MonitoringMetrics,
+        fetch: FetchFromStatusPort,
         wait: float,
         clock: Clock = SYSTEM,
-        gate_is_open: Callable[[Key, str], bool] = lambda key, uid: True,
+        gate_is_open: Callable[[StoreKey, str], bool] = lambda key, uid: True,
         max_polls: int = 1000,
     ) -> None:
         """Create the poller.
@@ -80,9 +80,9 @@ class ReportPoller:
         self._wait = wait
         self._open_polls = OpenPolls(max_polls)
         self._request_tokens = TokenBucket(REQUEST_BURST, REQUESTS_PER_SECOND, clock)
-        self.latest_reports: dict[str, PodReport] = {}
-        self._tasks: dict[Key, dict[StatusPort, asyncio.Task[None]]] = defaultdict(dict)
-        self._uids: dict[Key, set[str]] = {}
+        self.latest_reports: dict[str, ObservedReport] = {}
+        self._tasks: dict[StoreKey, dict[StatusPort, asyncio.Task[None]]] = defaultdict(dict)
+        self._uids: dict[StoreKey, set[str]] = {}
 
     async def __aenter__(self) -> Self:
         """Return the poller; set_polled_pods() starts polls."""
@@ -100,7 +100,7 @@ class ReportPoller:
         reports = list(self.latest_reports.values())
         return sum(pod_report.report is not None and not pod_report.report.phase.is_settled for pod_report in reports)
 
-    def set_polled_pods(self, key: Key, pods: Iterable[Manifest]) -> None:
+    def set_polled_pods(self, key: StoreKey, pods: Iterable[Manifest]) -> None:
         """Poll exactly these pods of a resource. A restarted container gets a new poll.
 
         The last report of a pod is kept until the pod is deleted, because its container may have restarted or ended.
@@ -119,7 +119,7 @@ class ReportPoller:
         if not tasks:
             del self._tasks[key]
 
-    async def renew(self, key: Key) -> None:
+    async def renew(self, key: StoreKey) -> None:
         """Request new reports from a resource's pods, because a changed number of requests does not end a long-poll."""
         requests = [asyncio.create_task(self._request_report(target)) for target in self._tasks.get(key, ())]
         if requests:
@@ -129,16 +129,16 @@ class ReportPoller:
 
     async def _request_report(self, target: StatusPort) -> None:
         """Request one report without a long-poll. The pod's long-poll also gets the report, and wakes the resource."""
-        with contextlib.suppress(PodUnreachable, UnusableReport):
+        with contextlib.suppress(StatusPortUnreachable, StatusPortReportUnusable):
             report = await self._fetch(target, 0, 0.0)
             pod_report = self.latest_reports.get(target.uid)
             # Ignore the report of a new instance. Only the `_poll()` of the new container may accept such a report.
             if pod_report and pod_report.report and pod_report.report.instance == report.instance:
                 self.latest_reports[target.uid] = replace(pod_report, received_at=self._clock.now(), report=report)
 
-    async def _poll(self, key: Key, target: StatusPort) -> None:
+    async def _poll(self, key: StoreKey, target: StatusPort) -> None:
         """Poll a container until cancelled. The instance never changes, because a container has only one process."""
-        backoff, last_report = Backoff(_RETRY_FIRST, _RETRY_MOST), None
+        backoff, last_report = ExponentialRetryDelays(_RETRY_FIRST, _RETRY_MOST), None
         answer_tokens = TokenBucket(ANSWER_BURST, ANSWERS_PER_SECOND, self._clock)
         wake_tokens = TokenBucket(WAKE_BURST, WAKES_PER_SECOND, self._clock)
         while True:
@@ -149,12 +149,14 @@ class ReportPoller:
                 # Reject a report of another instance. The IP address of a pod that has just ended may already belong to
                 # another pod.
                 if last_report and report.instance != last_report.instance:
-                    raise UnusableReport("another instance answered; waiting until the pod reports its restart")
+                    raise StatusPortReportUnusable(
+                        "another instance answered; waiting until the pod reports its restart"
+                    )
                 backoff.reset()
                 self._accept(key, target, report, last_report, wake_tokens)
                 last_report = report
                 await asyncio.sleep(max(0.0, round_seconds - (self._clock.monotonic() - started_at)))
-            except (PodUnreachable, UnusableReport) as error:
+            except (StatusPortUnreachable, StatusPortReportUnusable) as error:
                 self._record_failure(key, target, error)
                 await asyncio.sleep(backoff.next())
 
@@ -173,9 +175,14 @@ class ReportPoller:
         return await self._fetch(target, last_report.sequence, 0.0), self._wait if serves else REQUEST_INTERVAL_SECONDS
 
     def _accept(
-        self, key: Key, target: StatusPort, report: WarmupReport, last_report: WarmupReport | None, wakes: TokenBucket
+        self,
+        key: StoreKey,
+        target: StatusPort,
+        report: WarmupReport,
+        last_report: WarmupReport | None,
+        wakes: TokenBucket,
     ) -> None:
-        self.latest_reports[target.uid] = PodReport(target.container_id, self._clock.now(), report=report)
+        self.latest_reports[target.uid] = ObservedReport(target.container_id, self._clock.now(), report=report)
         self._metrics.reports.labels("accepted").inc()
         if last_report is not None and report.sequence == last_report.sequence:
             return
@@ -186,13 +193,15 @@ class ReportPoller:
         # status.
         self._wake(key, closes or (report.phase.is_settled and wakes.take()))
 
-    def _record_failure(self, key: Key, target: StatusPort, error: Exception) -> None:
+    def _record_failure(self, key: StoreKey, target: StatusPort, error: Exception) -> None:
         """Store why a report is missing. An unreachable pod keeps its last report, which may still be correct."""
-        unreachable = isinstance(error, PodUnreachable)
+        unreachable = isinstance(error, StatusPortUnreachable)
         self._metrics.reports.labels("unreachable" if unreachable else "unusable").inc()
         pod_report = self.latest_reports.get(target.uid)
         previous = pod_report if pod_report and pod_report.container_id == target.container_id else None
         if previous and (previous.ignored_reason == str(error) or (unreachable and previous.report)):
             return
-        self.latest_reports[target.uid] = PodReport(target.container_id, self._clock.now(), ignored_reason=str(error))
+        self.latest_reports[target.uid] = ObservedReport(
+            target.container_id, self._clock.now(), ignored_reason=str(error)
+        )
         self._wake(key, False)

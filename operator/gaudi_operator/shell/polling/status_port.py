@@ -11,7 +11,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.observed import Manifest, trim_report
+from gaudi_operator.core.observed import Manifest, trim_observed_report
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME, WARMUP_PATH
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, WarmupReport
@@ -21,14 +21,14 @@ READ_SECONDS = 5.0
 _CHUNK = 65_536
 
 
-class PodUnreachable(Exception):
+class StatusPortUnreachable(Exception):
     """An error that is raised if a status port cannot be reached or does not answer in time.
 
     The pod may still have its captured graphs.
     """
 
 
-class UnusableReport(Exception):
+class StatusPortReportUnusable(Exception):
     """An error that is raised if the answer of a status port is not a report of this container."""
 
 
@@ -65,13 +65,13 @@ def status_port_of(pod: Manifest) -> StatusPort | None:
     )
 
 
-class FetchReport(Protocol):
+class FetchFromStatusPort(Protocol):
     """A function that requests the report of a container from its status port."""
 
     async def __call__(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
         """Return the report as soon as its sequence number is above `after`, or after `wait` seconds.
 
-        Raises PodUnreachable, or UnusableReport with the reason why the answer is ignored.
+        Raises StatusPortUnreachable, or StatusPortReportUnusable with the reason why the answer is ignored.
         """
 
 
@@ -111,7 +111,7 @@ class StatusPortClient:
         await self._session.close()
 
     async def fetch(self, target: StatusPort, after: int, wait: float) -> WarmupReport:
-        """Return a report. See FetchReport."""
+        """Return a report. See FetchFromStatusPort."""
         # Wait for a slot before the timeout starts. Otherwise the time in the queue would count as time of the pod.
         async with contextlib.nullcontext() if wait else self._slots:
             return await self._fetch(target, after, wait)
@@ -124,40 +124,40 @@ class StatusPortClient:
             async with self._session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
                 body = await _read_body(response)
         except TimeoutError as error:
-            raise PodUnreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
+            raise StatusPortUnreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
         except aiohttp.ClientConnectorError as error:
             # Use a shorter message than the library. The library's message contains the address twice, and users see
             # the message in the status while a process starts.
             cause = os.strerror(error.errno).lower() if error.errno else str(error.os_error)
-            raise PodUnreachable(f"no answer of {target.url}: {cause}") from error
+            raise StatusPortUnreachable(f"no answer of {target.url}: {cause}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise PodUnreachable(f"no answer of {target.url}: {error}") from error
-        return parse_report(body)
+            raise StatusPortUnreachable(f"no answer of {target.url}: {error}") from error
+        return parse_status_port_report(body)
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     if response.status != 200:
-        raise UnusableReport(f"the status port answered with HTTP {response.status}")
+        raise StatusPortReportUnusable(f"the status port answered with HTTP {response.status}")
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise UnusableReport("the report is compressed")
+        raise StatusPortReportUnusable("the report is compressed")
     body = bytearray()
     # Count the received bytes, because the Content-Length header may be wrong or missing.
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
         if len(body) > MAX_REPORT_BYTES:
-            raise UnusableReport(f"the report is larger than {MAX_REPORT_BYTES} bytes")
+            raise StatusPortReportUnusable(f"the report is larger than {MAX_REPORT_BYTES} bytes")
     return bytes(body)
 
 
-def parse_report(body: bytes) -> WarmupReport:
-    """Parse the answer of a status port. Raises UnusableReport, whose message names the first invalid field."""
+def parse_status_port_report(body: bytes) -> WarmupReport:
+    """Parse the answer of a status port. Raises StatusPortReportUnusable, which names the first invalid field."""
     try:
-        return trim_report(WarmupReport.model_validate_json(body))
+        return trim_observed_report(WarmupReport.model_validate_json(body))
     except ValidationError as error:
         # Omit the input from the message. Otherwise all readers of the status could read data of the pod.
         first_error = error.errors(include_url=False, include_input=False)[0]
         field_path = ".".join(str(part) for part in first_error["loc"]) or "the answer"
-        raise UnusableReport(f"the report cannot be read: {field_path}: {first_error['msg']}") from error
+        raise StatusPortReportUnusable(f"the report cannot be read: {field_path}: {first_error['msg']}") from error
 
 
 def _status_port_number(spec: Mapping[str, Any]) -> int:

@@ -8,17 +8,17 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.errors import OperatorError, TransientError, WaitingError
 from gaudi_operator.shell.kinds import RESOURCE, Kind, kind_of
 from gaudi_operator.shell.reconciling.first_reconciles import FirstReconciles
-from gaudi_operator.shell.reconciling.reconcile import Reconciler, log_fields
+from gaudi_operator.shell.reconciling.reconcile import Reconciler, reconcile_log_fields
 from gaudi_operator.shell.reconciling.refusals import Refusals
-from gaudi_operator.shell.reconciling.slots import Rank, Slots
+from gaudi_operator.shell.reconciling.slots import Rank, ReconcileSlots
 from gaudi_operator.shell.reconciling.triggers import (
     FOLLOW_SECONDS,
-    delay_after_change,
-    delay_after_report,
-    may_close_gate,
+    may_trigger_gate_close,
+    trigger_delay_after_change,
+    trigger_delay_after_report,
 )
-from gaudi_operator.shell.reconciling.worker import Worker
-from gaudi_operator.shell.watching.store import CLASSES, Key, version_of
+from gaudi_operator.shell.reconciling.worker import ReconcileWorker
+from gaudi_operator.shell.watching.store import CLASSES, StoreKey, stored_version
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ class Controller:
         """Create a controller with at most `max_concurrent` concurrent reconciles."""
         self._reconciler = reconciler
         self._store, self._metrics, self._clock = reconciler.store, reconciler.metrics, reconciler.clock
-        self._slots = Slots(max_concurrent)
-        self._workers: dict[Key, Worker] = {}
+        self._slots = ReconcileSlots(max_concurrent)
+        self._workers: dict[StoreKey, ReconcileWorker] = {}
         self._stopped = False
         self._first_reconciles = FirstReconciles(self._clock)
 
@@ -40,10 +40,10 @@ class Controller:
         previous = self._store.find(manifest)
         if key := self._store.put(manifest):
             delay, urgent = (
-                delay_after_change(previous, manifest, self._store.resource(key)),
-                may_close_gate(previous, manifest),
+                trigger_delay_after_change(previous, manifest, self._store.resource(key)),
+                may_trigger_gate_close(previous, manifest),
             )
-            self.wake(key, delay, version_of(manifest), urgent=urgent)
+            self.wake(key, delay, stored_version(manifest), urgent=urgent)
             if urgent and (worker := self._workers.get(key)):
                 worker.end_back_off()
 
@@ -62,15 +62,15 @@ class Controller:
         for key in keys:
             self.wake(key)
 
-    def handle_report(self, key: Key, urgent: bool) -> None:
+    def handle_report(self, key: StoreKey, urgent: bool) -> None:
         """Wake the resource of a pod that has sent a report. `urgent` is True if the report may change the gate."""
-        self.wake(key, delay_after_report(urgent, self._store.resource(key)), urgent=urgent)
+        self.wake(key, trigger_delay_after_report(urgent, self._store.resource(key)), urgent=urgent)
 
     def why_not_ready(self) -> str | None:
         """Return a text about resources that wait for the first reconcile of this leader; None if no resource waits."""
         return self._first_reconciles.why_not_done()
 
-    def wake(self, key: Key, delay: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
+    def wake(self, key: StoreKey, delay: float = 0.0, version: int | None = None, *, urgent: bool = False) -> None:
         """Schedule a reconcile within `delay` seconds after a change. Several calls cause one reconcile.
 
         `version` is the version of the changed object, if there is one. An `urgent` reconcile goes before others,
@@ -85,7 +85,7 @@ class Controller:
             return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._store.resource(key):
-            worker = self._workers[key] = Worker(Refusals(self._clock))
+            worker = self._workers[key] = ReconcileWorker(Refusals(self._clock))
             worker.task = asyncio.create_task(
                 self._reconcile_until_deleted(key, worker), name=f"reconcile {key.namespace}/{key.name}"
             )
@@ -101,7 +101,7 @@ class Controller:
         for worker in self._workers.values():
             worker.cancel()
 
-    async def _reconcile_until_deleted(self, key: Key, worker: Worker) -> None:
+    async def _reconcile_until_deleted(self, key: StoreKey, worker: ReconcileWorker) -> None:
         """Reconcile the resource until it is deleted."""
         while self._store.resource(key):
             await self._renew_reports(key, worker)
@@ -126,7 +126,7 @@ class Controller:
         # The resource no longer exists. No wake-up is lost here, because no `await` follows the last check of the loop.
         del self._workers[key]
 
-    async def _renew_reports(self, key: Key, worker: Worker) -> None:
+    async def _renew_reports(self, key: StoreKey, worker: ReconcileWorker) -> None:
         """Request new reports if the spec has changed, because a scale-down removes the pods with the fewest requests.
 
         This method runs without a slot, because pods may be slow to answer.
@@ -135,11 +135,11 @@ class Controller:
         if previous_generation not in (None, worker.generation):
             await self._reconciler.reports.renew(key)
 
-    def _generation(self, key: Key) -> int | None:
+    def _generation(self, key: StoreKey) -> int | None:
         resource = self._store.resource(key)
         return int(resource["metadata"].get("generation", 0)) if resource else None
 
-    async def _reconcile(self, key: Key, worker: Worker) -> tuple[float | None, bool]:
+    async def _reconcile(self, key: StoreKey, worker: ReconcileWorker) -> tuple[float | None, bool]:
         """Run one reconcile. Returns the maximum seconds until the next reconcile, and True if the reconcile failed."""
         outcome, requeue_seconds, failed = "done", None, True
         try:
@@ -148,22 +148,23 @@ class Controller:
             worker.backoff.reset()
         except WaitingError as error:
             outcome, requeue_seconds = "waiting", error.seconds
-            log.info("%s", error, extra=log_fields(key))
+            log.info("%s", error, extra=reconcile_log_fields(key))
         except TransientError as error:
             outcome, requeue_seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
-            log.warning("%s", error, extra=log_fields(key))
+            log.warning("%s", error, extra=reconcile_log_fields(key))
         except OperatorError as error:
             outcome, requeue_seconds = "refused", worker.backoff.next()
-            log.warning("%s", error, extra=log_fields(key))
+            log.warning("%s", error, extra=reconcile_log_fields(key))
         except Exception:
             outcome, requeue_seconds = "bug", worker.backoff.next()
             log.exception(
-                "The reconcile failed because of a defect of the operator. It is retried.", extra=log_fields(key)
+                "The reconcile failed because of a defect of the operator. It is retried.",
+                extra=reconcile_log_fields(key),
             )
         self._metrics.reconciles.labels(outcome).inc()
         return requeue_seconds, failed
 
-    def _rank(self, key: Key) -> Rank:
+    def _rank(self, key: StoreKey) -> Rank:
         """Return the rank of a resource's next reconcile if the reconcile changes no gate."""
         status = (self._store.resource(key) or {}).get("status") or {}
         statuses = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}

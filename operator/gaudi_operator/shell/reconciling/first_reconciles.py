@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 
 from gaudi_operator.clock import Clock
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.watching.store import StoreKey
 
 log = logging.getLogger(__name__)
 
@@ -16,18 +16,18 @@ class FirstReconciles:
     def __init__(self, clock: Clock) -> None:
         """Create an empty set."""
         self._clock = clock
-        self._pending: set[Key] = set()
+        self._pending: set[StoreKey] = set()
         self._total = 0
         self._started = 0.0
 
-    def set_pending(self, keys: Iterable[Key]) -> None:
+    def set_pending(self, keys: Iterable[StoreKey]) -> None:
         """Set the resources to reconcile. Called after all kinds are listed."""
         self._pending = set(keys)
         self._total, self._started = len(self._pending), self._clock.monotonic()
         if self._pending:
             log.info("All objects are listed; reconciling %d resources for the first time.", self._total)
 
-    def mark_done(self, key: Key) -> None:
+    def mark_done(self, key: StoreKey) -> None:
         """Count a resource as done after its first reconcile, even if the reconcile failed, or after its deletion."""
         if key not in self._pending:
             return

@@ -8,20 +8,20 @@ from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
-from gaudi_operator.core.classes import needs_namespace_labels
-from gaudi_operator.core.inference import read_status
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
+from gaudi_operator.core.classes import classes_need_namespace_labels
+from gaudi_operator.core.inference import read_inference_status
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.status.refusal import add_refusal
+from gaudi_operator.core.status.refusal import add_refusal_to_status
 from gaudi_operator.errors import StalledError
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.polling.reports import ReportPoller
-from gaudi_operator.shell.reconciling.refusals import subject_of
-from gaudi_operator.shell.reconciling.worker import Worker
-from gaudi_operator.shell.watching.store import Key, Store
-from gaudi_operator.shell.watching.trimmed_objects import decode_templates
-from gaudi_operator.shell.writing.apply import Writer
-from gaudi_operator.shell.writing.event_writer import Publisher
+from gaudi_operator.shell.reconciling.refusals import refusal_subject
+from gaudi_operator.shell.reconciling.worker import ReconcileWorker
+from gaudi_operator.shell.watching.store import Store, StoreKey
+from gaudi_operator.shell.watching.trimmed_objects import decode_trimmed_templates
+from gaudi_operator.shell.writing.event_writer import EventPublisher
+from gaudi_operator.shell.writing.writer import Writer
 from gaudi_runtime.errors import Problem
 
 GATES_AT_ONCE = 32
@@ -41,8 +41,8 @@ Their changes are noticed by the next reconcile, at the latest after this interv
 
 log = logging.getLogger(__name__)
 
-Wake = Callable[[Key], None]
-QueueCheck = Callable[[Key, PolicyCheck, Wake], None]
+Wake = Callable[[StoreKey], None]
+QueueCheck = Callable[[StoreKey, BucketPolicyCheck, Wake], None]
 """A function that queues the check of a resource's policy, and calls its last argument with the key after the check."""
 
 
@@ -53,14 +53,14 @@ class Reconciler:
     store: Store
     reports: ReportPoller
     writer: Writer
-    events: Publisher
-    metrics: Metrics
+    events: EventPublisher
+    metrics: MonitoringMetrics
     decide: Callable[[Observed], Decision]
     queue_check: QueueCheck
     clock: Clock = SYSTEM
     gate_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(GATES_AT_ONCE))
 
-    async def reconcile(self, key: Key, worker: Worker, wake: Wake) -> float | None:
+    async def reconcile(self, key: StoreKey, worker: ReconcileWorker, wake: Wake) -> float | None:
         """Run one reconcile of a resource, and write its status.
 
         Returns the seconds until the next reconcile if nothing changes. If the decision needs a check of the policy,
@@ -70,10 +70,10 @@ class Reconciler:
         if observed is None:
             return None
         self.reports.set_polled_pods(key, observed.pods)
-        needs_labels = needs_namespace_labels(observed)
+        needs_labels = classes_need_namespace_labels(observed)
         if needs_labels:
             observed = replace(observed, namespace_labels=await self.writer.read_namespace_labels(key))
-        decision = self.decide(decode_templates(observed))
+        decision = self.decide(decode_trimmed_templates(observed))
         worker.status_held_since = decision.status_held_since
         worker.refusals.keep_only(decision.actions)
         refusal = await self._write_gates(key, decision.actions, worker)
@@ -89,7 +89,9 @@ class Reconciler:
             return decision.requeue_after
         if refusal:
             problem = Problem(refusal.reason, refusal.message)
-            decision = add_refusal(decision, read_status(observed.resource), problem, self.clock.now())
+            decision = add_refusal_to_status(
+                decision, read_inference_status(observed.resource), problem, self.clock.now()
+            )
         # Use the resource from the store, because another manager may have written the status of the resource during
         # the reconcile.
         if decision.writes_status:
@@ -106,14 +108,16 @@ class Reconciler:
         delays = (delay, worker.refusals.seconds_until_retry(), LABELS_SECONDS if needs_labels else None)
         return min((seconds for seconds in delays if seconds is not None), default=None)
 
-    def _observe(self, key: Key, worker: Worker) -> Observed | None:
+    def _observe(self, key: StoreKey, worker: ReconcileWorker) -> Observed | None:
         """Return the current snapshot of a resource; None if it was deleted."""
         resource = self.store.resource(key)
         status_written = self.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
         snapshot = self.store.observe(key, self.reports.latest_reports, self.clock.now(), status_written)
         return replace(snapshot, status_held_since=worker.status_held_since) if snapshot else None
 
-    async def _write_gates(self, key: Key, actions: Sequence[Action], worker: Worker) -> StalledError | None:
+    async def _write_gates(
+        self, key: StoreKey, actions: Sequence[Action], worker: ReconcileWorker
+    ) -> StalledError | None:
         """Write all gates concurrently, before all other actions. Returns a refusal if a gate was refused."""
         gate_writes = (self._write_gate(key, action, worker) for action in actions if isinstance(action, SetGate))
         outcomes = await asyncio.gather(*gate_writes, return_exceptions=True)
@@ -124,7 +128,7 @@ class Reconciler:
                 raise outcome
         return next((outcome for outcome in outcomes if isinstance(outcome, StalledError)), None)
 
-    async def _write_gate(self, key: Key, gate: SetGate, worker: Worker) -> StalledError | None:
+    async def _write_gate(self, key: StoreKey, gate: SetGate, worker: ReconcileWorker) -> StalledError | None:
         async with self.gate_slots:
             sent_at, report = self.clock.now(), self.reports.latest_reports.get(gate.uid)
             refusal = await self._perform(key, gate, worker)
@@ -134,7 +138,7 @@ class Reconciler:
         return refusal
 
     async def _perform_actions(
-        self, key: Key, actions: Sequence[Action], worker: Worker, resource: Manifest
+        self, key: StoreKey, actions: Sequence[Action], worker: ReconcileWorker, resource: Manifest
     ) -> tuple[bool, StalledError | None]:
         """Perform all actions except gates in order, up to the first refusal.
 
@@ -151,7 +155,7 @@ class Reconciler:
                 return True, refusal
         return True, None
 
-    async def _perform(self, key: Key, action: Action, worker: Worker) -> StalledError | None:
+    async def _perform(self, key: StoreKey, action: Action, worker: ReconcileWorker) -> StalledError | None:
         """Perform one action unless it was refused recently. Returns the refusal or None. Raises OperatorError."""
         if refusal := worker.refusals.find(action):
             return refusal
@@ -159,18 +163,20 @@ class Reconciler:
             await self.writer.perform(key, action)
         except StalledError as error:
             worker.refusals.add(action, error)
-            log.warning("%s", error, extra=log_fields(key))
+            log.warning("%s", error, extra=reconcile_log_fields(key))
             return error
         worker.refusals.remove(action)
-        log.info("%s %s: %s", type(action).__name__, subject_of(action), action.reason, extra=log_fields(key))
+        log.info(
+            "%s %s: %s", type(action).__name__, refusal_subject(action), action.reason, extra=reconcile_log_fields(key)
+        )
         return None
 
-    def _publish_events(self, key: Key, observed: Observed, decision: Decision) -> None:
+    def _publish_events(self, key: StoreKey, observed: Observed, decision: Decision) -> None:
         for event in decision.events:
             self.events.publish(self.store.resource(key) or observed.resource, event)
 
 
-def log_fields(key: Key) -> dict[str, str]:
+def reconcile_log_fields(key: StoreKey) -> dict[str, str]:
     """Return the extra fields of a log line that name the reconciled resource."""
     return {"resource": f"{key.namespace}/{key.name}"}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.errors import ForbiddenError, StalledError, TransientError
-from gaudi_operator.retry_delays import Backoff
+from gaudi_operator.retry_delays import ExponentialRetryDelays
 
 RIGHTS_DEADLINE_SECONDS = 10.0
 """Seconds before a missing permission is reported. A starting API server may not have loaded all permissions yet."""
@@ -19,7 +19,7 @@ class _Refusal:
     action: Action
     error: StalledError
     retry_at: float
-    backoff: Backoff
+    backoff: ExponentialRetryDelays
     first_at: float
 
 
@@ -50,7 +50,7 @@ class Refusals:
         """
         now, refusal = self.clock.monotonic(), self._refusals.get(_refusal_key(action))
         if refusal is None or refusal.action != action:
-            refusal = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
+            refusal = _Refusal(action, error, now, ExponentialRetryDelays(2.0, 60.0), now)
         self._refusals[_refusal_key(action)] = refusal
         # Retry a recent permission error soon, and do not show the error in the status. A starting API server may not
         # have loaded all permissions yet.
@@ -68,7 +68,7 @@ class Refusals:
         return max(0.0, min(delays)) if delays else None
 
 
-def subject_of(action: Action) -> str:
+def refusal_subject(action: Action) -> str:
     """Return the object of an action as text. A reconcile has at most one action of each type per object."""
     match action:
         case Apply():
@@ -80,4 +80,4 @@ def subject_of(action: Action) -> str:
 
 
 def _refusal_key(action: Action) -> tuple[type[Action], str]:
-    return type(action), subject_of(action)
+    return type(action), refusal_subject(action)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from enum import IntEnum
 
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.watching.store import StoreKey
 
 
 class Rank(IntEnum):
@@ -21,10 +21,10 @@ class Rank(IntEnum):
 
 
 _OTHERS = (Rank.MOTION, Rank.REST)
-Waiting = OrderedDict[Key, asyncio.Future[None]]
+Waiting = OrderedDict[StoreKey, asyncio.Future[None]]
 
 
-class Slots:
+class ReconcileSlots:
     """Slots for `max_concurrent` concurrent reconciles, and the same number of additional slots only for gates."""
 
     def __init__(self, max_concurrent: int) -> None:
@@ -33,7 +33,7 @@ class Slots:
         self._running_count = 0
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
-    async def acquire(self, key: Key, rank: Rank) -> None:
+    async def acquire(self, key: StoreKey, rank: Rank) -> None:
         """Wait for a slot. A resource may wait for only one slot at a time."""
         waiter = asyncio.get_running_loop().create_future()
         self._add(key, rank, waiter)
@@ -45,7 +45,7 @@ class Slots:
                 self.release()  # the slot was handed out at the moment of the cancellation
             raise
 
-    def promote_to_gates(self, key: Key) -> None:
+    def promote_to_gates(self, key: StoreKey) -> None:
         """Give the waiting reconcile of a resource the rank of gates."""
         waiter = self._remove(key)
         if waiter is not None:
@@ -77,10 +77,10 @@ class Slots:
             waiting_by_namespace[namespace] = waiters
         return waiter
 
-    def _add(self, key: Key, rank: Rank, waiter: asyncio.Future[None]) -> None:
+    def _add(self, key: StoreKey, rank: Rank, waiter: asyncio.Future[None]) -> None:
         self._waiting[rank].setdefault(key.namespace, OrderedDict())[key] = waiter
 
-    def _remove(self, key: Key) -> asyncio.Future[None] | None:
+    def _remove(self, key: StoreKey) -> asyncio.Future[None] | None:
         for waiting_by_namespace in self._waiting.values():
             waiters = waiting_by_namespace.get(key.namespace, OrderedDict())
             if waiter := waiters.pop(key, None):

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gaudi_operator.retry_delays import Backoff
+from gaudi_operator.retry_delays import ExponentialRetryDelays
 from gaudi_operator.shell.reconciling.refusals import Refusals
 from gaudi_operator.shell.reconciling.slots import Rank
 
 
 @dataclass
-class Worker:
+class ReconcileWorker:
     """The in-memory state of one resource's task.
 
     `rank` is the priority of the next reconcile. `generation` is the generation of the spec for which reports were
@@ -20,7 +20,7 @@ class Worker:
 
     refusals: Refusals = field(default_factory=Refusals)
     task: asyncio.Task[None] | None = None
-    backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
+    backoff: ExponentialRetryDelays = field(default_factory=lambda: ExponentialRetryDelays(0.25, 10.0))
     rank: Rank = Rank.REST
     generation: int | None = None
     status_held_since: datetime | None = None

@@ -28,7 +28,7 @@ _OWNERS = {POD: ("ReplicaSet", "StatefulSet"), STATEFUL_SET: ("LeaderWorkerSet",
 log = logging.getLogger(__name__)
 
 
-def reduce_foreign(kind: Kind, manifest: Manifest) -> Manifest:
+def reduce_incoming_object(kind: Kind, manifest: Manifest) -> Manifest:
     """Return an incoming object. If the object is foreign to the operator or too large, return only its name."""
     # Return GaudiInferences and classes unchanged. The schema of a class limits its size, and the store drops the
     # blocks of a GaudiInference that are too large (core/inference.py).
@@ -64,7 +64,7 @@ def _strip_to_names(manifest: Manifest) -> Manifest:
     return {**{name: manifest[name] for name in ("apiVersion", "kind") if name in manifest}, "metadata": names}
 
 
-class ListReader:
+class IncomingListReader:
     """A streaming reader of a Kubernetes list in JSON. The fields of the list may be in any order."""
 
     def __init__(self, chunks: AsyncIterator[bytes], convert: Callable[[Manifest], Any]) -> None:

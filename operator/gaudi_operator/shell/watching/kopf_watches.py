@@ -5,8 +5,8 @@ timers and change handlers are not used, because they add finalizers or annotati
 until the operator runs. kopf's indices are not used, because their cost grows with the square of the number of objects.
 
 For a list, kopf starts one task per object, does not report when the last task has run, and forgets earlier lists.
-Therefore `WatchSession` reads each list as a whole before kopf, so that the listed and the deleted objects are known.
-kopf gets the list without objects, and watches from the version of the list.
+Therefore `KopfWatchSession` reads each list as a whole before kopf, so that the listed and the deleted objects are
+known. kopf gets the list without objects, and watches from the version of the list.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.retry_delays import RetryDelays
 from gaudi_operator.shell.client import Connection
 from gaudi_operator.shell.kinds import KINDS, RESOURCE, Kind
-from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.incoming import ListReader
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
+from gaudi_operator.shell.watching.incoming import IncomingListReader
 from gaudi_operator.shell.watching.list_watch import (
     CHUNK_BYTES,
     CONNECT_SECONDS,
@@ -51,11 +51,11 @@ class _NoDiffs(kopf.DiffBaseStorage):
         """Do nothing."""
 
 
-async def watch(
+async def watch_with_kopf(
     connection: Connection,
     namespaces: Collection[str],
     on_start: Callable[[], None],
-    session: "WatchSession",
+    session: "KopfWatchSession",
     kinds: Collection[Kind],
     on_change: Seen,
     on_deletion: Seen,
@@ -94,7 +94,7 @@ async def _watch_with_kopf(
     connection: Connection,
     namespaces: Collection[str],
     on_start: Callable[[], None],
-    session: "WatchSession",
+    session: "KopfWatchSession",
     on_change: Seen,
     on_deletion: Seen,
 ) -> None:
@@ -104,7 +104,7 @@ async def _watch_with_kopf(
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(
-            server=connection.server_url, aiohttp_session=connection.new_watch_session(ListResponse, session)
+            server=connection.server_url, aiohttp_session=connection.new_watch_session(KopfListResponse, session)
         )
 
     _register_handler(registry, RESOURCE, on_change, on_deletion)
@@ -150,14 +150,14 @@ def _settings() -> kopf.OperatorSettings:
 log = logging.getLogger(__name__)
 
 
-class ListResponse(aiohttp.ClientResponse):
+class KopfListResponse(aiohttp.ClientResponse):
     """The response to a list request of kopf. The operator can read the objects before kopf reads the response."""
 
     _list_without_items: Mapping[str, Any] | None = None
 
     async def read_list(self, convert: Callable[[Manifest], Any]) -> Mapping[str, Any]:
         """Return the list with each object replaced by the result of `convert`. Later readers get no objects."""
-        full_list = await ListReader(self.content.iter_chunked(CHUNK_BYTES), convert).read()
+        full_list = await IncomingListReader(self.content.iter_chunked(CHUNK_BYTES), convert).read()
         self._list_without_items = {**full_list, "items": []}
         return full_list
 
@@ -167,7 +167,7 @@ class ListResponse(aiohttp.ClientResponse):
 
 
 @dataclass
-class WatchSession:
+class KopfWatchSession:
     """The HTTP client middleware of kopf's watches, which reads lists before kopf and records watch failures.
 
     `last_attempts` has the time of the last list or watch of each kind, in monotonic seconds. `on_change` is called
@@ -175,7 +175,7 @@ class WatchSession:
     of GaudiInferences in each of `namespaces`.
     """
 
-    metrics: Metrics
+    metrics: MonitoringMetrics
     on_change: Seen
     on_list_end: Listed
     namespaces: Collection[str] = ()
@@ -188,14 +188,14 @@ class WatchSession:
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send a request, count the response, and process the response if it is a list."""
-        collection = parse_collection_path(request.url.path)
+        collection = parse_kopf_path(request.url.path)
         if collection:
             self.last_attempts[collection[0]] = time.monotonic()
         response = await self._send(collection[0] if collection else None, request, handler)
         is_watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, is_watch)
         # Process the whole list here, because kopf starts a task for each object of the list afterwards.
-        if collection and not is_watch and response.status == 200 and isinstance(response, ListResponse):
+        if collection and not is_watch and response.status == 200 and isinstance(response, KopfListResponse):
             await self._process_list(*collection, response)
         return response
 
@@ -221,7 +221,7 @@ class WatchSession:
             self.failing_kinds.discard(kind)
             log.info("%s can be watched again.", kind.plural)
 
-    async def _process_list(self, kind: Kind, namespace: str | None, response: ListResponse) -> None:
+    async def _process_list(self, kind: Kind, namespace: str | None, response: KopfListResponse) -> None:
         """Process a list. The response contains all objects, because kopf does not request pages."""
         type_meta = {"apiVersion": kind.api_version, "kind": kind.kind}
 
@@ -242,7 +242,7 @@ class WatchSession:
         return time.monotonic() - min(self.last_attempts.values()) if self.last_attempts else 0.0
 
 
-def parse_collection_path(path: str) -> tuple[Kind, str | None] | None:
+def parse_kopf_path(path: str) -> tuple[Kind, str | None] | None:
     """Return the kind and the namespace of a collection path; None if the path is not a collection."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None

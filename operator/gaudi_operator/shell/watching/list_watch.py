@@ -19,8 +19,8 @@ import msgspec
 
 from gaudi_operator.retry_delays import RetryDelays
 from gaudi_operator.shell.kinds import POD, Kind
-from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
-from gaudi_operator.shell.watching.trimmed_objects import read_trimmed, select_fields
+from gaudi_operator.shell.watching.incoming import IncomingListReader, reduce_incoming_object
+from gaudi_operator.shell.watching.trimmed_objects import read_trimmed_object, select_trimmed_fields
 
 PAGE_SIZE = 500
 """The number of objects per page. A page is freed before the next page arrives."""
@@ -62,7 +62,7 @@ class _Event(msgspec.Struct):
 _EVENTS = msgspec.json.Decoder(_Event)
 
 
-class WatchFailed(Exception):
+class ListWatchFailed(Exception):
     """An error of a list or watch. `version` is the version to continue from; None means to list again."""
 
     def __init__(self, version: str | None) -> None:
@@ -98,9 +98,9 @@ class ListWatch:
                 started_at = self.clock()
                 version = await self._watch(version)
                 if self.clock() - started_at < _SHORT_SECONDS:
-                    raise WatchFailed(version)
+                    raise ListWatchFailed(version)
                 delays = iter(RetryDelays())
-            except WatchFailed as failure:
+            except ListWatchFailed as failure:
                 version = failure.version
                 await self.pause(next(delays))
 
@@ -125,10 +125,12 @@ class ListWatch:
         try:
             async with self.http.get(self._url, params={**self._selector_query, **query}, timeout=timeout) as response:
                 if response.status != 200:
-                    raise WatchFailed(None)
-                return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._process_listed_object).read()
+                    raise ListWatchFailed(None)
+                return await IncomingListReader(
+                    response.content.iter_chunked(CHUNK_BYTES), self._process_listed_object
+                ).read()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise WatchFailed(None) from error
+            raise ListWatchFailed(None) from error
 
     async def _watch(self, version: str) -> str | None:
         """Watch until the API server ends the watch. Returns the version to continue from."""
@@ -148,16 +150,16 @@ class ListWatch:
         try:
             async with self.http.get(self._url, params={**self._selector_query, **query}, timeout=timeout) as response:
                 if response.status != 200:
-                    raise WatchFailed(None if response.status == _GONE else version)
-                async for line in split_lines(self._chunks(response)):
+                    raise ListWatchFailed(None if response.status == _GONE else version)
+                async for line in split_list_watch_lines(self._chunks(response)):
                     event = _EVENTS.decode(line)
                     if event.type == "ERROR":
-                        raise WatchFailed(self._version_after_error(json.loads(bytes(event.object)), version))
-                    manifest = read_trimmed(self.kind, event.object)
+                        raise ListWatchFailed(self._version_after_error(json.loads(bytes(event.object)), version))
+                    manifest = read_trimmed_object(self.kind, event.object)
                     version = manifest["metadata"]["resourceVersion"]
                     self._dispatch(event.type, manifest)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise WatchFailed(version) from error
+            raise ListWatchFailed(version) from error
         return version
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -179,7 +181,7 @@ class ListWatch:
     def _process_listed_object(self, manifest: Object) -> str:
         # Add `apiVersion` and `kind`, because the items of a list do not contain these fields.
         type_meta = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-        self._dispatch("LISTED", select_fields(self.kind, {**type_meta, **manifest}))
+        self._dispatch("LISTED", select_trimmed_fields(self.kind, {**type_meta, **manifest}))
         return str(manifest["metadata"]["uid"])
 
     def _dispatch(self, event_type: str, manifest: Object) -> None:
@@ -187,7 +189,7 @@ class ListWatch:
             if event_type == "DELETED":
                 self.on_deletion(manifest)  # a deleted object is not stored, so it need not be reduced
             elif event_type != "BOOKMARK":
-                self.on_change(reduce_foreign(self.kind, manifest))
+                self.on_change(reduce_incoming_object(self.kind, manifest))
         except Exception:
             # Log the error, so that the watch continues with other objects. The next list contains the failed object
             # again.
@@ -209,7 +211,7 @@ class ListWatch:
         return {"labelSelector": self.kind.selector} if self.kind.selector else {}
 
 
-async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def split_list_watch_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Yield the complete lines of a watch. A line may have any length.
 
     The line reader of aiohttp is not used, because an object may be longer than the limit of this reader.

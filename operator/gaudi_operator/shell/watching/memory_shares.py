@@ -20,7 +20,7 @@ OBJECT_BYTES = 2 * 2**20
 RESOURCE_BYTES = 2**20
 """The maximum weight of one GaudiInference. An ordinary one weighs 22 KiB, the largest spec of the tests 260 KiB.
 
-A parsed spec takes 1.3 times this weight (measured), and 64 parsed specs are cached (lead.py): 83 MiB at most.
+A parsed spec takes 1.3 times this weight (measured), and 64 parsed specs are cached (leader.py): 83 MiB at most.
 """
 
 SHARE_BYTES = 16 * 2**20
@@ -59,7 +59,7 @@ def memory_weight(value: Any, limit: int = OBJECT_BYTES) -> int:
     return weight
 
 
-class Weight(NamedTuple):
+class MemoryWeight(NamedTuple):
     """The weight of an object while a decision reads it, and in the store."""
 
     decoded: int
@@ -72,10 +72,10 @@ class MemoryShares:
     def __init__(self) -> None:
         """Create empty shares."""
         self._weights = Counter[str]()
-        self._objects: dict[tuple[Kind, str], tuple[str, str | None, Weight]] = {}
+        self._objects: dict[tuple[Kind, str], tuple[str, str | None, MemoryWeight]] = {}
         self._full_shares: set[str] = set()
 
-    def reserve(self, namespace: str, owner: str | None, kind: Kind, uid: str, weight: Weight) -> bool:
+    def reserve(self, namespace: str, owner: str | None, kind: Kind, uid: str, weight: MemoryWeight) -> bool:
         """Count an object for its owner, its namespace and the total. `owner` is the name of a GaudiInference.
 
         Returns False without counting the object if one of these shares is full.
@@ -91,7 +91,7 @@ class MemoryShares:
             self._weights[share] += added
         return True
 
-    def weight_of(self, kind: Kind, uid: str) -> Weight:
+    def weight_of(self, kind: Kind, uid: str) -> MemoryWeight:
         """Return the weight of an object that is in a share."""
         return self._objects[kind, uid][2]
 
@@ -127,7 +127,7 @@ class MemoryShares:
 
 
 def _shares(
-    namespace: str, owner: str | None, kind: Kind, uid: str, weight: Weight
+    namespace: str, owner: str | None, kind: Kind, uid: str, weight: MemoryWeight
 ) -> tuple[tuple[str, int, int], ...]:
     """Return the shares of an object: (description of the share, weight of this object, limit)."""
     holder = f"GaudiInference {namespace}/{owner}" if owner else "GaudiInferences that do not exist"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gaudi_operator.core.gate.condition import gate_status
+from gaudi_operator.core.gate.condition import gate_condition_status
 from gaudi_operator.core.names import (
     GROUP_NAME_LABEL,
     MANAGED_BY,
@@ -18,7 +18,7 @@ from gaudi_operator.core.names import (
     NAME_LABEL,
     WORKER_INDEX_LABEL,
 )
-from gaudi_operator.core.observed import Manifest, Observed, PodReport
+from gaudi_operator.core.observed import Manifest, Observed, ObservedReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CLASS,
@@ -37,30 +37,30 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.watching.memory_shares import MemoryShares, Weight, memory_weight
-from gaudi_operator.shell.watching.trimmed_objects import encode_templates, equal_except_version, trim_object
+from gaudi_operator.shell.watching.memory_shares import MemoryShares, MemoryWeight, memory_weight
+from gaudi_operator.shell.watching.trimmed_objects import encode_trimmed_templates, equal_trimmed_objects, trim_object
 
 log = logging.getLogger(__name__)
 
 
-class Key(NamedTuple):
+class StoreKey(NamedTuple):
     """The key of a resource in the store: the namespace and name of a GaudiInference."""
 
     namespace: str
     name: str
 
 
-CLASSES = Key("", "")
+CLASSES = StoreKey("", "")
 """The key of classes, which apply to all resources."""
 
 
-def key_of(manifest: Manifest) -> Key | None:
+def store_key_of(manifest: Manifest) -> StoreKey | None:
     """Return the key of the resource that an object belongs to; None for a foreign object."""
     metadata = manifest["metadata"]
     if kind_of(manifest) is CLASS:
         return CLASSES
     if kind_of(manifest) is RESOURCE:
-        return Key(metadata["namespace"], metadata["name"])
+        return StoreKey(metadata["namespace"], metadata["name"])
     labels = metadata.get("labels") or {}
     if kind_of(manifest) is STATEFUL_SET:
         # A StatefulSet has a label with the name of its LeaderWorkerSet. This name is the name of the resource, a
@@ -68,10 +68,10 @@ def key_of(manifest: Manifest) -> Key | None:
         owner_name = str(labels.get(GROUP_NAME_LABEL, "")).rpartition("-")[0]
     else:
         owner_name = labels.get(NAME_LABEL, "")
-    return Key(metadata["namespace"], owner_name) if owner_name else None
+    return StoreKey(metadata["namespace"], owner_name) if owner_name else None
 
 
-def version_of(manifest: Manifest) -> int:
+def stored_version(manifest: Manifest) -> int:
     """Return the version of a stored object as a number.
 
     The API server guarantees that versions of the same kind are comparable.
@@ -91,28 +91,30 @@ class Store:
         """Create an empty store."""
         self.groups_served = False
         self.unlisted: set[tuple[Kind, str | None]] = set()
-        self.maybe_deleted: set[Key] = set()
-        self._objects_by_key: dict[Key, dict[tuple[Kind, str], Manifest]] = defaultdict(dict)
-        self._keys: dict[tuple[Kind, str], Key] = {}
+        self.maybe_deleted: set[StoreKey] = set()
+        self._objects_by_key: dict[StoreKey, dict[tuple[Kind, str], Manifest]] = defaultdict(dict)
+        self._keys: dict[tuple[Kind, str], StoreKey] = {}
         self._deleted_versions: dict[str, int] = {}
         self._shares = MemoryShares()
 
-    def put(self, manifest: Mapping[str, Any]) -> Key | None:
+    def put(self, manifest: Mapping[str, Any]) -> StoreKey | None:
         """Store a version of an object. Returns the key of the resource to wake; None if nothing changed."""
-        key, kind, uid = key_of(manifest), kind_of(manifest), manifest["metadata"]["uid"]
+        key, kind, uid = store_key_of(manifest), kind_of(manifest), manifest["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
         previous_key, stored = self._keys.get((kind, uid)), self.find(manifest)
         # Ignore an old version. A watch may deliver a version that is older than the operator's last write or than the
         # deletion of the object.
-        if version_of(manifest) <= max(version_of(stored) if stored else -1, self._deleted_versions.get(uid, -1)):
+        if stored_version(manifest) <= max(
+            stored_version(stored) if stored else -1, self._deleted_versions.get(uid, -1)
+        ):
             return None
         trimmed = trim_object(kind, manifest)
         # If the object's label now names another resource, remove the object from the previous resource.
         if previous_key not in (None, key):
             self._drop(kind, uid)
-        kept, decoded_weight = encode_templates(kind, trimmed), memory_weight(trimmed)
-        weight = Weight(decoded_weight, decoded_weight if kept is trimmed else memory_weight(kept))
+        kept, decoded_weight = encode_trimmed_templates(kind, trimmed), memory_weight(trimmed)
+        weight = MemoryWeight(decoded_weight, decoded_weight if kept is trimmed else memory_weight(kept))
         # Only administrators create classes, so classes have no share.
         if kind is not CLASS and not self._shares.reserve(*self._share(key, kept), kind, uid, weight):
             return self._drop(kind, uid)
@@ -120,19 +122,19 @@ class Store:
         self._keys[kind, uid] = key
         if kind is RESOURCE and not stored:
             self._reassign_shares(key)
-        return None if previous_key == key and stored and equal_except_version(stored, kept) else key
+        return None if previous_key == key and stored and equal_trimmed_objects(stored, kept) else key
 
-    def remove(self, manifest: Mapping[str, Any]) -> Key | None:
+    def remove(self, manifest: Mapping[str, Any]) -> StoreKey | None:
         """Remove a deleted object, and ignore its older versions from now on. Returns the resource to wake."""
         uid = manifest["metadata"]["uid"]
-        self._deleted_versions[uid] = version_of(manifest)
+        self._deleted_versions[uid] = stored_version(manifest)
         # Forget the oldest deletions. A watch is late by seconds at most, so it delivers no old version of an object
         # after 10,000 more deletions.
         while len(self._deleted_versions) > 10_000:
             self._deleted_versions.pop(next(iter(self._deleted_versions)))
         return self._drop(kind_of(manifest), uid)
 
-    def end_list(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> Collection[Key]:
+    def end_list(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> Collection[StoreKey]:
         """Process the end of a list of `kind` at `version`. `uids` are the UIDs of the objects, already stored.
 
         Returns the resources to wake: no resource while another first list is missing, all resources after the last of
@@ -156,14 +158,14 @@ class Store:
         # Wake all resources. Before the last of the first lists arrived, changes woke no resource.
         return tuple(self._objects_by_key)
 
-    def mark_maybe_deleted(self, kind: Kind, *keys: Key) -> None:
+    def mark_maybe_deleted(self, kind: Kind, *keys: StoreKey) -> None:
         """Mark resources that lost an object of `kind`. Pods do not count, because deletions of pods are normal."""
         if kind is not POD:
             self.maybe_deleted.update(key for key in keys if self.resource(key))
 
     def remove_missing_objects(
         self, kind: Kind, namespace: str | None, uids: Collection[str], version: int
-    ) -> set[Key]:
+    ) -> set[StoreKey]:
         """Remove objects that are missing in a list of `kind` at `version`. Returns the resources to wake.
 
         If a watch was broken for a long time, the kind is listed again, and the API server sends no deletion events.
@@ -175,13 +177,13 @@ class Store:
             if object_kind is kind
             and namespace in (None, key.namespace)
             and uid not in uids
-            and version_of(manifest) <= version
+            and stored_version(manifest) <= version
         ]
         for _, uid in missing_ids:
             self._drop(kind, uid)
         return {key for key, _ in missing_ids}
 
-    def get(self, key: Key, kind: Kind, name: str) -> Manifest | None:
+    def get(self, key: StoreKey, kind: Kind, name: str) -> Manifest | None:
         """Return the resource's object with this kind and name; None if there is no such object."""
         return next((manifest for manifest in self._objects(key, kind) if manifest["metadata"]["name"] == name), None)
 
@@ -191,11 +193,11 @@ class Store:
         key = self._keys.get(object_id)
         return self._objects_by_key[key].get(object_id) if key else None
 
-    def gate_is_open(self, key: Key, uid: str) -> bool:
+    def gate_is_open(self, key: StoreKey, uid: str) -> bool:
         """Return True if the gate of the resource's pod with that UID is open; False if there is no such pod."""
-        return gate_status(self._objects_by_key.get(key, {}).get((POD, uid)) or {}) == "True"
+        return gate_condition_status(self._objects_by_key.get(key, {}).get((POD, uid)) or {}) == "True"
 
-    def resource(self, key: Key) -> Manifest | None:
+    def resource(self, key: StoreKey) -> Manifest | None:
         """Return the GaudiInference with this key; None if the GaudiInference is not stored."""
         return next(iter(self._objects(key, RESOURCE)), None)
 
@@ -208,7 +210,7 @@ class Store:
         copies = (list(objects.items()) for objects in list(self._objects_by_key.values()))
         return [manifest for objects in copies for (kind, _), manifest in objects if kind is RESOURCE]
 
-    def resource_keys(self) -> tuple[Key, ...]:
+    def resource_keys(self) -> tuple[StoreKey, ...]:
         """Return the keys of all resources."""
         return tuple(key for (kind, _), key in self._keys.items() if kind is RESOURCE)
 
@@ -218,11 +220,15 @@ class Store:
         return any(predicate(resource) for resource in resources if resource is not None)
 
     def observe(
-        self, key: Key, reports: Mapping[str, PodReport], now: datetime, status_written_at: datetime | None = None
+        self,
+        key: StoreKey,
+        reports: Mapping[str, ObservedReport],
+        now: datetime,
+        status_written_at: datetime | None = None,
     ) -> Observed | None:
         """Return the snapshot of a resource with the objects that it owns; None if the resource does not exist.
 
-        Templates are encoded, as in the store. decode_templates() decodes them.
+        Templates are encoded, as in the store. decode_trimmed_templates() decodes them.
         """
         resource = self.resource(key)
         if resource is None:
@@ -245,7 +251,7 @@ class Store:
             pvcs=_sort_by_name(
                 pvc
                 for pvc in self._objects(key, PVC)
-                if is_controlled_by(pvc, resource["metadata"]["uid"]) or is_retained(pvc)
+                if is_stored_object_controlled_by(pvc, resource["metadata"]["uid"]) or is_stored_object_retained(pvc)
             ),
             pod_disruption_budgets=_select_owned(self._objects(key, DISRUPTION_BUDGET), owner_uids),
             network_policies=_select_owned(self._objects(key, NETWORK_POLICY), owner_uids),
@@ -257,12 +263,12 @@ class Store:
             classes=_sort_by_name(self._objects(CLASSES, CLASS)),
         )
 
-    def _objects(self, key: Key, kind: Kind) -> list[Manifest]:
+    def _objects(self, key: StoreKey, kind: Kind) -> list[Manifest]:
         return [
             manifest for (object_kind, _), manifest in self._objects_by_key.get(key, {}).items() if object_kind is kind
         ]
 
-    def _share(self, key: Key, manifest: Manifest) -> tuple[str, str | None]:
+    def _share(self, key: StoreKey, manifest: Manifest) -> tuple[str, str | None]:
         """Return the namespace and the name of the GaudiInference whose memory share an object uses.
 
         The name is None if no existing resource owns the object.
@@ -277,7 +283,7 @@ class Store:
         is_owned = kind_of(manifest) in (POD, STATEFUL_SET) or owner_uid in (None, resource["metadata"]["uid"])
         return key if is_owned else (key.namespace, None)
 
-    def _reassign_shares(self, key: Key) -> None:
+    def _reassign_shares(self, key: StoreKey) -> None:
         """Move the objects of a resource to other memory shares after the resource was created or deleted."""
         for (kind, uid), manifest in tuple(self._objects_by_key.get(key, {}).items()):
             if kind is RESOURCE:
@@ -285,7 +291,7 @@ class Store:
             if not self._shares.reserve(*self._share(key, manifest), kind, uid, self._shares.weight_of(kind, uid)):
                 self._drop(kind, uid)
 
-    def _drop(self, kind: Kind, uid: str) -> Key | None:
+    def _drop(self, kind: Kind, uid: str) -> StoreKey | None:
         self._shares.release(kind, uid)
         key = self._keys.pop((kind, uid), None)
         if key:
@@ -298,12 +304,12 @@ class Store:
         return key
 
 
-def is_controlled_by(manifest: Manifest, uid: str) -> bool:
+def is_stored_object_controlled_by(manifest: Manifest, uid: str) -> bool:
     """Return True if `uid` is the UID of the controller of a stored object."""
     return bool(_controller(manifest).get("uid") == uid)
 
 
-def is_retained(manifest: Manifest) -> bool:
+def is_stored_object_retained(manifest: Manifest) -> bool:
     """Return True if a stored object is a PVC that outlives its resource.
 
     The next resource with the same name adopts this PVC.

@@ -14,10 +14,10 @@ from msgspec import Raw, ValidationError, convert
 from msgspec.json import Decoder
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
-from gaudi_operator.core.inference import drop_oversized_blocks
+from gaudi_operator.core.inference import drop_oversized_inference_blocks
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.text_formats import hash_texts, short_hash
+from gaudi_operator.core.text_formats import hash_texts, short_text_hash
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CLASS,
@@ -152,7 +152,7 @@ _DEEPEST = 40
 """The maximum nesting depth of copies, more than in the operator's objects. Deeper values are kept unchanged."""
 
 
-def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
+def read_trimmed_object(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
     """Decode only the trimmed fields of an object from JSON. This takes a tenth of a full decode. Raises ValueError."""
     try:
         trimmed: dict[str, Any] = _READERS[kind].decode(text)
@@ -163,7 +163,7 @@ def read_trimmed(kind: Kind, text: bytes | Raw) -> dict[str, Any]:
     return trimmed
 
 
-def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
+def select_trimmed_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     """Return an object with only the fields that the operator reads. An object of unknown form stays unchanged."""
     try:
         trimmed: dict[str, Any] = convert(manifest, _SHAPES.get(kind, _Object))
@@ -174,7 +174,7 @@ def select_fields(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 
 def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     """Return the trimmed object in the form that the store keeps."""
-    trimmed = select_fields(kind, manifest)
+    trimmed = select_trimmed_fields(kind, manifest)
     if kind is CONFIG_MAP and "data" in trimmed:
         trimmed["data"] = hash_texts(trimmed["data"])
     if kind in _READ_ANNOTATIONS and isinstance(annotations := trimmed["metadata"].get("annotations"), Mapping):
@@ -182,21 +182,21 @@ def trim_object(kind: Kind, manifest: Manifest) -> dict[str, Any]:
         if kind is RESOURCE and len(kept) < len(annotations):
             # Keep a hash of the other annotations, because a change of any annotation of a resource triggers a
             # reconcile.
-            kept[_OTHERS] = short_hash(annotations)
+            kept[_OTHERS] = short_text_hash(annotations)
         trimmed["metadata"] = {**trimmed["metadata"], "annotations": kept}
     if kind is RESOURCE and isinstance(trimmed.get("spec"), Mapping):
-        trimmed["spec"] = drop_oversized_blocks(trimmed["spec"])
+        trimmed["spec"] = drop_oversized_inference_blocks(trimmed["spec"])
     encoded = _TEMPLATE_FIELDS.get(kind)
     return {name: value if name == encoded else _share_strings(value, _DEEPEST) for name, value in trimmed.items()}
 
 
-def encode_templates(kind: Kind, trimmed: dict[str, Any]) -> dict[str, Any]:
+def encode_trimmed_templates(kind: Kind, trimmed: dict[str, Any]) -> dict[str, Any]:
     """Return a trimmed object with its pod templates as compressed JSON."""
     name = _TEMPLATE_FIELDS.get(kind)
     return {**trimmed, name: zlib.compress(json.dumps(trimmed[name]).encode(), 1)} if name in trimmed else trimmed
 
 
-def decode_templates(observed: Observed) -> Observed:
+def decode_trimmed_templates(observed: Observed) -> Observed:
     """Return a snapshot of the store with the pod templates as JSON values, for one decision."""
     return replace(
         observed,
@@ -213,7 +213,7 @@ def _decode_field(name: str, manifests: Iterable[Manifest]) -> tuple[Manifest, .
     )
 
 
-def equal_except_version(one: Manifest, other: Manifest) -> bool:
+def equal_trimmed_objects(one: Manifest, other: Manifest) -> bool:
     """Return True if two trimmed versions of an object are equal except for their resource versions."""
     return _drop_version(one) == _drop_version(other)
 

@@ -1,5 +1,5 @@
 """The writes of a decision.
 
-apply         writes gates, children and the status, which includes a refused request
+writer        writes gates, children and the status, which includes a refused request
 event_writer  publishes events, only after the writes that the events report
 """

@@ -51,7 +51,7 @@ class _Mailbox:
     task: asyncio.Task[None] | None = None
 
 
-class Publisher:
+class EventPublisher:
     """A publisher of events in the background. Failures are only logged. Use as an async context manager."""
 
     def __init__(self, cluster: ClusterClient, instance: str, clock: Clock = SYSTEM) -> None:

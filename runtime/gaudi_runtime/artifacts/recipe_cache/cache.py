@@ -14,13 +14,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_runtime.artifacts.lock import mark_in_use, try_lock
-from gaudi_runtime.artifacts.recipe_cache.cleaning import remove_old_entries
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, Heartbeat, hash_files
-from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
-from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
-from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
+from gaudi_runtime.artifacts.lock import hold_in_use_lock, try_lock
+from gaudi_runtime.artifacts.recipe_cache.cleaning import clean_old_entries
+from gaudi_runtime.artifacts.recipe_cache.entry import Heartbeat, RecipeEntry, hash_entry_files
+from gaudi_runtime.artifacts.recipe_cache.manifest import ManifestMismatch, RecipeManifest
+from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, revision_mark_name
+from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipesConfig
+from gaudi_runtime.contract.report import SharedRecipesOutcome, SharedRecipesReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -36,21 +36,21 @@ STAGING = ".taking"
 UNFINISHED = (".lock", ".tmp", ".new")
 
 
-class LocalRecipes:
+class _LocalRecipes:
     """The recipes of `key` below `folder`, on the pod's own disk: engines compile there and keep a journal."""
 
     def __init__(self, folder: Path, key: RecipeKey) -> None:
         self.folder, self._key = folder, key
         self._staging_folder = folder / STAGING
 
-    def build_manifest(self, heartbeat: Heartbeat, exclude: Collection[str] = ()) -> Manifest:
+    def build_manifest(self, heartbeat: Heartbeat, exclude: Collection[str] = ()) -> RecipeManifest:
         """Return the recipes on this disk, except the paths in `exclude`. Reads every returned file. Raises OSError."""
         with self._open_journal() as journal:
-            files = hash_files(self.folder, lambda path: path in exclude or _is_no_recipe(path), heartbeat)
-            return Manifest(files, journal.recipes)
+            files = hash_entry_files(self.folder, lambda path: path in exclude or _is_no_recipe(path), heartbeat)
+            return RecipeManifest(files, journal.recipes)
 
-    def add(self, entry: Entry, manifest: Manifest, heartbeat: Heartbeat) -> None:
-        """Copy all missing files to this disk, or none if a copy fails. Raises EntryUnusable or OSError."""
+    def add(self, entry: RecipeEntry, manifest: RecipeManifest, heartbeat: Heartbeat) -> None:
+        """Copy all missing files to this disk, or none if a copy fails. Raises ManifestMismatch or OSError."""
         missing_files = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
         # Each file appears by a rename. Otherwise an engine could load half a file after a killed copy.
         with self._empty_staging():
@@ -87,9 +87,9 @@ def _is_no_recipe(path: str) -> bool:
 class _Places:
     """The places of the recipes of one key: the shared volume with its entry, and the disk of this pod."""
 
-    settings: SharedRecipes
-    entry: Entry
-    disk: LocalRecipes
+    settings: SharedRecipesConfig
+    entry: RecipeEntry
+    disk: _LocalRecipes
     revisions: Revisions
 
 
@@ -109,11 +109,11 @@ class RecipeCache:
         self._enabled = bool(settings and local_folder and config.warmup.enabled)
         self._places: _Places | None = None
         if self._enabled and settings and local_folder and key:
-            entry, disk = Entry(Path(settings.path), key), LocalRecipes(Path(local_folder), key)
+            entry, disk = RecipeEntry(Path(settings.path), key), _LocalRecipes(Path(local_folder), key)
             self._places = _Places(settings, entry, disk, Revisions(settings.kept_revisions, os.environ))
         self._board, self._stop = board, stop
         self._entry_damaged = False
-        self._outcome, self._reason = RecipeOutcome.MISS, ""
+        self._outcome, self._reason = SharedRecipesOutcome.MISS, ""
         self._clock, self._restore_seconds = clock, 0.0
 
     def restore(self) -> None:
@@ -121,7 +121,7 @@ class RecipeCache:
         if self._places:
             self._restore(self._places)
         elif self._enabled:
-            self._report_outcome(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
+            self._report_outcome(SharedRecipesOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
         """Add the recipes that this pod compiled to the shared recipes. Raises Stopped."""
@@ -130,24 +130,24 @@ class RecipeCache:
         settings = self._places.settings
         try:
             reason = self._publish(self._places)
-        except (OSError, EntryUnusable) as error:
+        except (OSError, ManifestMismatch) as error:
             reason = f"Recipes cannot be written into {settings.path}: {error}."
         if reason:
-            is_hit = self._outcome is RecipeOutcome.HIT
-            self._report_outcome(RecipeOutcome.HIT if is_hit else RecipeOutcome.MISS, reason)
+            is_hit = self._outcome is SharedRecipesOutcome.HIT
+            self._report_outcome(SharedRecipesOutcome.HIT if is_hit else SharedRecipesOutcome.MISS, reason)
 
     def _restore(self, places: _Places) -> None:
         settings, entry = places.settings, places.entry
         # The mark protects the entry from removal until this process ends, even if the entry does not exist yet.
-        mark_in_use(Path(settings.path) / mark_name(entry.key.digest, places.revisions.pod_revision()))
-        started, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
+        hold_in_use_lock(Path(settings.path) / revision_mark_name(entry.key.digest, places.revisions.pod_revision()))
+        started, outcome, reasons = self._clock(), SharedRecipesOutcome.SEEDING, list[str]()
         for name, source in _sources(settings, entry):
             try:
                 if _copy_recipes(source, places.disk, self._touch_unless_stopped):
-                    outcome = RecipeOutcome.HIT
+                    outcome = SharedRecipesOutcome.HIT
                     break
                 reasons.append(f"{name} has no recipes for this software, card, model, dtype and parallelism yet.")
-            except (OSError, EntryUnusable) as error:
+            except (OSError, ManifestMismatch) as error:
                 self._entry_damaged |= name == settings.path
                 reasons.append(f"The recipes in {name} are ignored: {error}.")
         self._restore_seconds = self._clock() - started
@@ -168,7 +168,7 @@ class RecipeCache:
         log.info("Another process writes into %s, so this process does not add its recipes", places.settings.path)
         return None
 
-    def _write_entry(self, places: _Places, new_manifest: Manifest) -> str | None:
+    def _write_entry(self, places: _Places, new_manifest: RecipeManifest) -> str | None:
         settings, entry = places.settings, places.entry
         stored = self._read_stored_manifest(entry)
         union = new_manifest.merge_with(stored) if stored else new_manifest
@@ -176,7 +176,7 @@ class RecipeCache:
         if available_bytes < 0:
             return f"The recipes take {format_bytes(union.size)}, but the limit of {settings.path} is {limit}. {ADVICE}"
         revisions = places.revisions.read_kept()
-        other_bytes = remove_old_entries(
+        other_bytes = clean_old_entries(
             Path(settings.path), entry.folder.name, available_bytes, settings.max_age_seconds, revisions
         )
         if other_bytes > available_bytes:
@@ -187,21 +187,21 @@ class RecipeCache:
             entry.remove_unlisted(union)
             files_text = plural(len(union.files), "file")
             log.info("Added recipes to %s: %s, %s", entry.folder, files_text, format_bytes(union.size))
-        if self._outcome is RecipeOutcome.SEEDING:
-            self._report_outcome(RecipeOutcome.SEEDED, self._reason)
+        if self._outcome is SharedRecipesOutcome.SEEDING:
+            self._report_outcome(SharedRecipesOutcome.SEEDED, self._reason)
         return None
 
-    def _read_stored_manifest(self, entry: Entry) -> Manifest | None:
+    def _read_stored_manifest(self, entry: RecipeEntry) -> RecipeManifest | None:
         try:
             return None if self._entry_damaged else entry.read_manifest()
-        except EntryUnusable:
+        except ManifestMismatch:
             return None
 
     def _touch_unless_stopped(self) -> None:
         raise_if_stopped(self._stop)
         self._board.restart_stall_clock()
 
-    def _report_outcome(self, outcome: RecipeOutcome, reason: str) -> None:
+    def _report_outcome(self, outcome: SharedRecipesOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason
         log.info("Shared recipes: %s. %s", outcome, reason)
         report = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._restore_seconds)
@@ -215,14 +215,14 @@ def _try_write_lock(root: Path) -> Iterator[bool]:
         yield try_lock(lock)
 
 
-def _sources(settings: SharedRecipes, entry: Entry) -> Iterator[tuple[str, Entry]]:
+def _sources(settings: SharedRecipesConfig, entry: RecipeEntry) -> Iterator[tuple[str, RecipeEntry]]:
     """Yield the sources of recipes: first the volume with its `entry`, then the image."""
     yield settings.path, entry
     if seed := settings.seed:
-        yield seed, Entry(Path(seed), entry.key)
+        yield seed, RecipeEntry(Path(seed), entry.key)
 
 
-def _copy_recipes(source: Entry, disk: LocalRecipes, heartbeat: Heartbeat) -> bool:
+def _copy_recipes(source: RecipeEntry, disk: _LocalRecipes, heartbeat: Heartbeat) -> bool:
     """Copy the files of the entry to the disk. Return False if there is no entry."""
     for attempt in range(1, LOOKS + 1):
         manifest = source.read_manifest()
@@ -231,7 +231,7 @@ def _copy_recipes(source: Entry, disk: LocalRecipes, heartbeat: Heartbeat) -> bo
         try:
             disk.add(source, manifest, heartbeat)
             break
-        except EntryUnusable:
+        except ManifestMismatch:
             if attempt == LOOKS:
                 raise
     return True

@@ -10,8 +10,12 @@ from pathlib import Path
 
 from gaudi_runtime.artifacts.lock import try_lock
 from gaudi_runtime.artifacts.recipe_cache.entry import remove_entry
-from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId, is_needed, parse_mark_name
-from gaudi_runtime.artifacts.sources.snapshots import bytes_below
+from gaudi_runtime.artifacts.recipe_cache.revisions import (
+    RecipeRevisionId,
+    is_needed_by_revisions,
+    parse_revision_mark_name,
+)
+from gaudi_runtime.artifacts.sources.snapshots import snapshot_bytes_below
 from gaudi_runtime.contract.config import KeptRevisions
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")
@@ -21,7 +25,7 @@ SETTLING_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class EntryUsage:
+class CleaningCandidate:
     """An entry: its bytes, the seconds since the last start with the entry, and whether it is in use or needed."""
 
     name: str
@@ -36,7 +40,7 @@ class EntryUsage:
         return not self.in_use and self.unused_seconds > limit
 
 
-def select_entries_to_remove(entries: Iterable[EntryUsage], max_bytes: int, max_age_seconds: float) -> list[str]:
+def select_entries_to_clean(entries: Iterable[CleaningCandidate], max_bytes: int, max_age_seconds: float) -> list[str]:
     """Return the names of entries to remove, so that at most `max_bytes` are left.
 
     Entries in use are never removed.
@@ -51,7 +55,7 @@ def select_entries_to_remove(entries: Iterable[EntryUsage], max_bytes: int, max_
     return [entry.name for entry in removed_entries]
 
 
-def remove_old_entries(
+def clean_old_entries(
     root: Path, keep: str, max_bytes: int, max_age_seconds: float, revisions: KeptRevisions | None
 ) -> int:
     """Remove entries that are too old or do not fit, except `keep`. Return the bytes of the other remaining entries.
@@ -63,7 +67,7 @@ def remove_old_entries(
         shutil.rmtree(folder, ignore_errors=True)
     marks = _find_marks(root)
     entries = list(_find_entries(root, keep, marks, revisions))
-    removed_names = select_entries_to_remove(entries, max_bytes, max_age_seconds)
+    removed_names = select_entries_to_clean(entries, max_bytes, max_age_seconds)
     for name in removed_names:
         remove_entry(root / name)
     _remove_stale_marks(root, marks, revisions)
@@ -73,7 +77,7 @@ def remove_old_entries(
 @dataclass(frozen=True)
 class _Mark:
     file: Path
-    user: RevisionId | None
+    user: RecipeRevisionId | None
 
     @property
     def unused_seconds(self) -> float:
@@ -92,7 +96,7 @@ def _find_marks(root: Path) -> dict[str, list[_Mark]]:
     """Return the marks by entry, including marks of entries that do not exist."""
     marks = defaultdict(list)
     for file in root.glob("*.use"):
-        if parsed := parse_mark_name(file.name):
+        if parsed := parse_revision_mark_name(file.name):
             digest, user = parsed
             marks[digest].append(_Mark(file, user))
     return marks
@@ -100,17 +104,17 @@ def _find_marks(root: Path) -> dict[str, list[_Mark]]:
 
 def _find_entries(
     root: Path, keep: str, marks: dict[str, list[_Mark]], revisions: KeptRevisions | None
-) -> Iterator[EntryUsage]:
+) -> Iterator[CleaningCandidate]:
     for folder in root.iterdir():
         if folder.name != keep and folder.is_dir() and _DIGEST.fullmatch(folder.name):
             entry_marks = marks.get(folder.name, [])
             unused_seconds = [mark.unused_seconds for mark in entry_marks] or [time.time() - folder.stat().st_mtime]
-            yield EntryUsage(
+            yield CleaningCandidate(
                 name=folder.name,
-                size=bytes_below(folder),
+                size=snapshot_bytes_below(folder),
                 unused_seconds=min(unused_seconds),
                 in_use=any(mark.in_use for mark in entry_marks),
-                needed=is_needed([mark.user for mark in entry_marks], revisions),
+                needed=is_needed_by_revisions([mark.user for mark in entry_marks], revisions),
             )
 
 
@@ -122,5 +126,5 @@ def _remove_stale_marks(root: Path, marks: dict[str, list[_Mark]], revisions: Ke
         entry_exists = (root / digest).exists()
         for mark in entry_marks:
             settled = mark.unused_seconds > SETTLING_SECONDS
-            if settled and not (entry_exists and is_needed([mark.user], revisions)) and not mark.in_use:
+            if settled and not (entry_exists and is_needed_by_revisions([mark.user], revisions)) and not mark.in_use:
                 mark.file.unlink(missing_ok=True)

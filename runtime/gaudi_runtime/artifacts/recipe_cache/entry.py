@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     MAX_MANIFEST_BYTES,
-    EntryUnusable,
-    Manifest,
-    StoredFile,
-    format_manifest,
-    parse_manifest,
+    ManifestFile,
+    ManifestMismatch,
+    RecipeManifest,
+    format_recipe_manifest,
+    parse_recipe_manifest,
 )
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.units import format_bytes
@@ -30,41 +30,41 @@ Heartbeat = Callable[[], None]
 """Called for each piece that is read; may raise to end the work."""
 
 
-class Entry:
+class RecipeEntry:
     """The entry of compiled recipes of `key` in the folder `root` of a volume, which may not exist yet."""
 
     def __init__(self, root: Path, key: RecipeKey) -> None:
         self.folder, self.key = root / key.digest, key
         self._manifest_file, self._objects_folder = self.folder / "manifest", self.folder / "objects"
 
-    def read_manifest(self) -> Manifest | None:
-        """Read the manifest; None if there is no entry. Raises EntryUnusable or OSError."""
+    def read_manifest(self) -> RecipeManifest | None:
+        """Read the manifest; None if there is no entry. Raises ManifestMismatch or OSError."""
         try:
             with self._manifest_file.open("rb") as file:
                 content = file.read(MAX_MANIFEST_BYTES + 1)
         except FileNotFoundError:
             return None
         if len(content) > MAX_MANIFEST_BYTES:
-            raise EntryUnusable(f"the manifest is larger than {format_bytes(MAX_MANIFEST_BYTES)}")
-        return parse_manifest(content.decode(errors="replace"), self.key)
+            raise ManifestMismatch(f"the manifest is larger than {format_bytes(MAX_MANIFEST_BYTES)}")
+        return parse_recipe_manifest(content.decode(errors="replace"), self.key)
 
-    def copy(self, files: Iterable[tuple[str, StoredFile]], folder: Path, heartbeat: Heartbeat) -> None:
-        """Copy files into `folder` and verify their checksums. Raises EntryUnusable or OSError."""
+    def copy(self, files: Iterable[tuple[str, ManifestFile]], folder: Path, heartbeat: Heartbeat) -> None:
+        """Copy files into `folder` and verify their checksums. Raises ManifestMismatch or OSError."""
         for path, expected in files:
             destination = folder / path
             destination.parent.mkdir(parents=True, exist_ok=True)
             try:
                 copied = _copy_file(self._objects_folder / expected.sha256, destination, heartbeat)
             except FileNotFoundError as error:
-                raise EntryUnusable(f"the file {path} is missing") from error
+                raise ManifestMismatch(f"the file {path} is missing") from error
             if copied != expected:
-                raise EntryUnusable(f"the file {path} does not match its checksum in the manifest")
+                raise ManifestMismatch(f"the file {path} does not match its checksum in the manifest")
 
-    def write(self, manifest: Manifest, source: Path, heartbeat: Heartbeat, *, overwrite: bool) -> None:
+    def write(self, manifest: RecipeManifest, source: Path, heartbeat: Heartbeat, *, overwrite: bool) -> None:
         """Publish `manifest` and copy missing files from `source`. The caller must have the lock.
 
         If `overwrite` is True, existing files are also written, because some of them are damaged. Raises OSError, or
-        EntryUnusable if a file has changed since the manifest was made.
+        ManifestMismatch if a file has changed since the manifest was made.
         """
         self._objects_folder.mkdir(parents=True, exist_ok=True)
         self._drop_unfinished()
@@ -72,9 +72,9 @@ class Entry:
             if (source / path).is_file() and (overwrite or not self._has_file(expected)):
                 self._store_file(source / path, expected, heartbeat)
         with _replace_atomically(self._manifest_file) as temporary_file:
-            temporary_file.write_text(format_manifest(manifest, self.key))
+            temporary_file.write_text(format_recipe_manifest(manifest, self.key))
 
-    def remove_unlisted(self, manifest: Manifest) -> None:
+    def remove_unlisted(self, manifest: RecipeManifest) -> None:
         """Remove stored contents that `manifest` does not list."""
         checksums = {file.sha256 for file in manifest.files.values()}
         for path in self._objects_folder.iterdir():
@@ -86,16 +86,16 @@ class Entry:
         for path in [*self._objects_folder.glob("*.*"), *self.folder.glob("manifest.*")]:
             path.unlink(missing_ok=True)
 
-    def _has_file(self, file: StoredFile) -> bool:
+    def _has_file(self, file: ManifestFile) -> bool:
         try:
             return (self._objects_folder / file.sha256).stat().st_size == file.size
         except FileNotFoundError:
             return False
 
-    def _store_file(self, file: Path, expected: StoredFile, heartbeat: Heartbeat) -> None:
+    def _store_file(self, file: Path, expected: ManifestFile, heartbeat: Heartbeat) -> None:
         with _replace_atomically(self._objects_folder / expected.sha256) as temporary_file:
             if _copy_file(file, temporary_file, heartbeat) != expected:
-                raise EntryUnusable(f"the file {file} changed during the copy")
+                raise ManifestMismatch(f"the file {file} changed during the copy")
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def _replace_atomically(path: Path) -> Iterator[Path]:
         temporary_file.unlink(missing_ok=True)
 
 
-def hash_files(folder: Path, skip: Callable[[str], bool], heartbeat: Heartbeat) -> dict[str, StoredFile]:
+def hash_entry_files(folder: Path, skip: Callable[[str], bool], heartbeat: Heartbeat) -> dict[str, ManifestFile]:
     """Return all files below `folder` with their checksums, except the paths that `skip` selects."""
     files = {}
     for file in sorted(folder.rglob("*")):
@@ -128,7 +128,7 @@ def remove_entry(folder: Path) -> None:
     shutil.rmtree(hidden_folder, ignore_errors=True)
 
 
-def _copy_file(source: Path, target: Path, heartbeat: Heartbeat) -> StoredFile:
+def _copy_file(source: Path, target: Path, heartbeat: Heartbeat) -> ManifestFile:
     """Copy a file with its executable bit, and return its checksum and size."""
     with source.open("rb") as content, target.open("wb") as copy:
         os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
@@ -148,9 +148,9 @@ def _write_and_yield(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]
         yield piece
 
 
-def _hash_pieces(pieces: Iterator[bytes]) -> StoredFile:
+def _hash_pieces(pieces: Iterator[bytes]) -> ManifestFile:
     digest, size = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)
         size += len(piece)
-    return StoredFile(sha256=digest.hexdigest(), size=size)
+    return ManifestFile(sha256=digest.hexdigest(), size=size)

@@ -19,28 +19,28 @@ _MARK = re.compile(r"([0-9a-f]{16})(?:\.([0-9A-Za-z-]+)\.([0-9a-z]+))?\.use")
 
 
 @dataclass(frozen=True)
-class RevisionId:
+class RecipeRevisionId:
     """A user of an entry of recipes: a revision, identified by the uid of its resource and its name."""
 
     resource: str
     revision: str
 
 
-def mark_name(digest: str, user: RevisionId | None) -> str:
+def revision_mark_name(digest: str, user: RecipeRevisionId | None) -> str:
     """Return the name of the mark file for starts of `user` with the entry `digest`."""
     return f"{digest}.{user.resource}.{user.revision}.use" if user else f"{digest}.use"
 
 
-def parse_mark_name(name: str) -> tuple[str, RevisionId | None] | None:
+def parse_revision_mark_name(name: str) -> tuple[str, RecipeRevisionId | None] | None:
     """Return the entry and the user of a mark file. Return None if the name is not that of a mark file."""
     match = _MARK.fullmatch(name)
     if match is None:
         return None
     digest, resource, revision = match.groups()
-    return digest, RevisionId(resource, revision) if resource else None
+    return digest, RecipeRevisionId(resource, revision) if resource else None
 
 
-def is_needed(users: Collection[RevisionId | None], kept: KeptRevisions | None) -> bool:
+def is_needed_by_revisions(users: Collection[RecipeRevisionId | None], kept: KeptRevisions | None) -> bool:
     """Return True if one of these users, or an unknown user, may start with the entry in the future."""
     # An entry is kept if a user is unknown, belongs to another resource or has no revision, or if `kept` is None.
     if kept is None or not users:
@@ -65,7 +65,7 @@ class Revisions:
             log.info("The list of kept revisions cannot be read, so the recipes of all revisions are kept: %s", error)
             return None
 
-    def pod_revision(self) -> RevisionId | None:
+    def pod_revision(self) -> RecipeRevisionId | None:
         """Return the revision of this pod; None if its resource or its name is unknown."""
         kept = self.read_kept()
-        return RevisionId(kept.resource, self._revision) if kept and _NAME.fullmatch(self._revision) else None
+        return RecipeRevisionId(kept.resource, self._revision) if kept and _NAME.fullmatch(self._revision) else None

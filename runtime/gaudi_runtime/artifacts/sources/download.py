@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile
-from gaudi_runtime.artifacts.sources.snapshots import bytes_of
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.artifacts.sources.listing import ListedFile, Listing
+from gaudi_runtime.artifacts.sources.snapshots import snapshot_file_bytes
+from gaudi_runtime.contract.report import FetchProgressReport
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 
 STEPS = 1000
@@ -22,7 +22,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 CHUNK_BYTES = 4 * 1024 * 1024
 
 
-def matches_checksum(file: Path, expected: RemoteFile, heartbeat: Callable[[], None]) -> bool:
+def download_matches_checksum(file: Path, expected: ListedFile, heartbeat: Callable[[], None]) -> bool:
     """Return True if a downloaded file has the checksum that its source states. Reads the whole `file`.
 
     `heartbeat` is called every few MB and may raise to end the reading.
@@ -40,7 +40,7 @@ def matches_checksum(file: Path, expected: RemoteFile, heartbeat: Callable[[], N
 class Progress:
     """The progress of downloads. `publish` receives the figures; `heartbeat` is called for each piece and may raise."""
 
-    def __init__(self, publish: Callable[[FetchProgress], None], heartbeat: Callable[[], None]) -> None:
+    def __init__(self, publish: Callable[[FetchProgressReport], None], heartbeat: Callable[[], None]) -> None:
         self._publish, self.heartbeat = publish, heartbeat
         self._lock = threading.Lock()
         self._total_bytes = 0
@@ -51,7 +51,7 @@ class Progress:
         """Start with `done_bytes` of `total_bytes`."""
         with self._lock:
             self._total_bytes, self.done_bytes = total_bytes, done_bytes
-        self._publish(FetchProgress(done_bytes=done_bytes, total_bytes=total_bytes))
+        self._publish(FetchProgressReport(done_bytes=done_bytes, total_bytes=total_bytes))
 
     def add(self, added_bytes: int) -> None:
         """Add received bytes. A negative number means that bytes were discarded."""
@@ -60,7 +60,7 @@ class Progress:
             previous_bytes, self.done_bytes = self.done_bytes, self.done_bytes + added_bytes
             done_bytes, total_bytes = self.done_bytes, self._total_bytes
         if total_bytes and previous_bytes * STEPS // total_bytes != done_bytes * STEPS // total_bytes:
-            self._publish(FetchProgress(done_bytes=done_bytes, total_bytes=total_bytes))
+            self._publish(FetchProgressReport(done_bytes=done_bytes, total_bytes=total_bytes))
 
     def report_waiting(self, received_bytes: int) -> None:
         """Report that another process fetches the same files, of which `received_bytes` bytes are on disk."""
@@ -68,10 +68,10 @@ class Progress:
         # this process must count as stalled, too.
         if received_bytes != self.done_bytes or not self._waiting:
             self.done_bytes, self._waiting = received_bytes, True
-            self._publish(FetchProgress(done_bytes=received_bytes, waiting=True))
+            self._publish(FetchProgressReport(done_bytes=received_bytes, waiting=True))
 
 
-class Source(Protocol):
+class DownloadSource(Protocol):
     """A source of downloads: one repository or prefix at one revision. Its errors are RuntimeStartErrors."""
 
     @property
@@ -95,20 +95,22 @@ class Source(Protocol):
         """
 
 
-def download(source: Source, commit: str, file: RemoteFile, part_file: Path, target: Path, progress: Progress) -> None:
+def download(
+    source: DownloadSource, commit: str, file: ListedFile, part_file: Path, target: Path, progress: Progress
+) -> None:
     """Download `file` of a source to `target`. Received bytes stay in `part_file` even if the download fails.
 
     Raises HubUnreachable if a retry may help, ModelUnreadable after two wrong checksums, DiskFull, or an error for a
     request that the hub rejects.
     """
-    if bytes_of(target) == file.size:
+    if snapshot_file_bytes(target) == file.size:
         return
     for folder in (part_file.parent, target.parent):
         folder.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         with _translate_disk_full(file):
             _download_rest(source, commit, file, part_file, progress)
-        if matches_checksum(part_file, file, progress.heartbeat):
+        if download_matches_checksum(part_file, file, progress.heartbeat):
             part_file.replace(target)
             return
         progress.add(-file.size)
@@ -119,7 +121,7 @@ def download(source: Source, commit: str, file: RemoteFile, part_file: Path, tar
     )
 
 
-def _download_rest(source: Source, commit: str, file: RemoteFile, part_file: Path, progress: Progress) -> None:
+def _download_rest(source: DownloadSource, commit: str, file: ListedFile, part_file: Path, progress: Progress) -> None:
     """Append to `part_file` up to the expected size. If the server does not support ranges, start at the beginning."""
     with part_file.open("ab") as content:
         if content.tell() < file.size:
@@ -146,7 +148,7 @@ def _write_pieces(pieces: Iterator[bytes], content: BinaryIO, expected_size: int
 
 
 @contextmanager
-def _translate_disk_full(file: RemoteFile) -> Iterator[None]:
+def _translate_disk_full(file: ListedFile) -> Iterator[None]:
     try:
         yield
     except OSError as error:

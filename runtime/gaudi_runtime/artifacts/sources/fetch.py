@@ -14,13 +14,13 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from gaudi_runtime.artifacts.lock import LOOK_SECONDS
-from gaudi_runtime.artifacts.sources.download import FULL, Progress, Source, download
-from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned, select_files
-from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, bytes_below, bytes_of
+from gaudi_runtime.artifacts.sources.download import FULL, DownloadSource, Progress, download
+from gaudi_runtime.artifacts.sources.listing import ListedFile, Listing, is_pinned_listing, select_listed_files
+from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, snapshot_bytes_below, snapshot_file_bytes
 from gaudi_runtime.artifacts.sources.weights import check_weights
-from gaudi_runtime.artifacts.transfer import call_with_retries, run_concurrently
-from gaudi_runtime.contract.config import EngineName, HubRepository, QuantizationConfig, RuntimeConfig
-from gaudi_runtime.contract.report import FetchProgress, Phase
+from gaudi_runtime.artifacts.transfer import transfer_concurrently, transfer_with_retries
+from gaudi_runtime.contract.config import EngineName, HubRepositoryConfig, QuantizationConfig, RuntimeConfig
+from gaudi_runtime.contract.report import FetchProgressReport, Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable, RuntimeStartError
 from gaudi_runtime.process.signals import Stopped, raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -47,7 +47,7 @@ def fetch_model(config: RuntimeConfig, board: ReportBoard, stop: threading.Event
         raise_if_stopped(stop)
         board.restart_stall_clock()
 
-    def fetch_and_check(hub: HubRepository | None, path: str) -> str:
+    def fetch_and_check(hub: HubRepositoryConfig | None, path: str) -> str:
         folder = fetch_repository(hub, Path(path), config.model.fetch_limit_bytes, board, stop) if hub else Path(path)
         check_weights(folder, touch_unless_stopped)
         return str(folder)
@@ -74,7 +74,7 @@ def _move_config_file(desired: QuantizationConfig | None, old: str, new: str) ->
 
 
 def fetch_repository(
-    repository: HubRepository, root: Path, limit: int | None, board: ReportBoard, stop: threading.Event
+    repository: HubRepositoryConfig, root: Path, limit: int | None, board: ReportBoard, stop: threading.Event
 ) -> Path:
     """Fetch the missing files of a repository below `root`, and return their folder.
 
@@ -89,7 +89,7 @@ def fetch_repository(
             "checkpoint."
         ) from error
 
-    def publish(progress: FetchProgress) -> None:
+    def publish(progress: FetchProgressReport) -> None:
         board.update(fetch=progress, warnings=())
 
     def warn(sentence: str) -> None:
@@ -97,11 +97,11 @@ def fetch_repository(
         board.update(warnings=(sentence,))
 
     board.update(phase=Phase.FETCHING)
-    hub = Hub(repository.repo, repository.revision, *read_hub_access(os.environ))
-    return Fetch(hub, root, stop, publish, warn, board.restart_stall_clock, limit=limit).run()
+    hub = Hub(repository.repo, repository.revision, *read_hub_access_for_fetch(os.environ))
+    return RepositoryFetch(hub, root, stop, publish, warn, board.restart_stall_clock, limit=limit).run()
 
 
-def read_hub_access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+def read_hub_access_for_fetch(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return the token and the address of the hub. Raises ConfigError for a token without TLS."""
     token, endpoint = _read_token(environment), environment.get("HF_ENDPOINT")
     address = urlsplit(endpoint or "")
@@ -124,12 +124,12 @@ def _read_token(environment: Mapping[str, str]) -> str | None:
     return token or None
 
 
-def free_bytes(folder: Path) -> int:
+def free_bytes_for_fetch(folder: Path) -> int:
     """Return the free bytes on the disk of `folder`, into which a checkpoint is fetched."""
     return shutil.disk_usage(folder).free
 
 
-class Fetch:
+class RepositoryFetch:
     """A fetch of one repository into a folder below `root`. All repositories there may have `limit` bytes together.
 
     `warn` receives warnings for the report, and `touch` is called for every piece. While another process fetches the
@@ -138,16 +138,16 @@ class Fetch:
 
     def __init__(
         self,
-        source: Source,
+        source: DownloadSource,
         root: Path,
         stop: threading.Event,
-        publish: Callable[[FetchProgress], None],
+        publish: Callable[[FetchProgressReport], None],
         warn: Callable[[str], None],
         touch: Callable[[], None] = lambda: None,
         pauses: Sequence[float] = PAUSES,
         limit: int | None = None,
         look_seconds: float = LOOK_SECONDS,
-        free: Callable[[Path], int] = free_bytes,
+        free: Callable[[Path], int] = free_bytes_for_fetch,
     ) -> None:
         self._source, self._root, self._stop, self._warn = source, root, stop, warn
         self._store, self._limit_bytes = SnapshotStore(root, source.repo, look_seconds), limit
@@ -181,9 +181,9 @@ class Fetch:
 
     def _use_pinned_snapshot(self) -> Path | None:
         commit = self._source.revision
-        folder = self._use_if_complete(commit) if is_pinned(commit) else None
+        folder = self._use_if_complete(commit) if is_pinned_listing(commit) else None
         if folder:
-            size = bytes_below(folder)
+            size = snapshot_bytes_below(folder)
             self._progress.begin(size, size)
         return folder
 
@@ -223,7 +223,7 @@ class Fetch:
         """Fetch the files of the listing and return their commit."""
         commit, repo = listing.commit, self._source.repo
         if not self._store.is_complete(commit):
-            files = select_files(repo, listing)
+            files = select_listed_files(repo, listing)
             self._store.drop_unfinished(keep=commit)
             self._store.prepare_folders(commit)
             self._store.link_known_files(commit, files)
@@ -239,7 +239,7 @@ class Fetch:
     def _ensure_space(self, commit: str, needed_bytes: int) -> None:
         """Remove older commits of this repository that no process reads. Other repositories are not changed."""
         # If even the removal of all commits would not suffice, keep them, because the last one can still serve.
-        if self._free_bytes() + bytes_below(self._store.folder) >= needed_bytes:
+        if self._free_bytes() + snapshot_bytes_below(self._store.folder) >= needed_bytes:
             for old_commit in self._store.drop_unused(commit, lambda: self._free_bytes() >= needed_bytes):
                 log.info("Repository %s: removed commit %s, which no process uses", self._source.repo, old_commit)
         if (available_bytes := self._free_bytes()) < needed_bytes:
@@ -251,28 +251,32 @@ class Fetch:
 
     def _free_bytes(self) -> int:
         free = self._disk_free(self._store.folder)
-        return free if self._limit_bytes is None else max(0, min(free, self._limit_bytes - bytes_below(self._root)))
+        return (
+            free
+            if self._limit_bytes is None
+            else max(0, min(free, self._limit_bytes - snapshot_bytes_below(self._root)))
+        )
 
-    def _received_bytes(self, commit: str, file: RemoteFile) -> int:
-        size = bytes_of(self._store.partial_folder(commit) / file.path)
-        return (size if size is not None else bytes_of(self._store.parts_folder(commit) / file.path)) or 0
+    def _received_bytes(self, commit: str, file: ListedFile) -> int:
+        size = snapshot_file_bytes(self._store.partial_folder(commit) / file.path)
+        return (size if size is not None else snapshot_file_bytes(self._store.parts_folder(commit) / file.path)) or 0
 
-    def _fetch_missing(self, commit: str, files: Sequence[RemoteFile]) -> None:
+    def _fetch_missing(self, commit: str, files: Sequence[ListedFile]) -> None:
         """Try once to fetch every missing file. The first failure cancels the other downloads."""
         total_bytes = sum(file.size for file in files)
         received_bytes = sum(self._received_bytes(commit, file) for file in files)
         self._ensure_space(commit, total_bytes - received_bytes)  # so that DiskFull is raised before the first byte
         self._progress.begin(total_bytes, received_bytes)
-        run_concurrently([partial(self._download, commit, file) for file in files], self._failed, "fetch")
+        transfer_concurrently([partial(self._download, commit, file) for file in files], self._failed, "fetch")
 
-    def _download(self, commit: str, file: RemoteFile) -> None:
+    def _download(self, commit: str, file: ListedFile) -> None:
         part_file, target = self._store.parts_folder(commit) / file.path, self._store.partial_folder(commit) / file.path
         download(self._source, commit, file, part_file, target, self._progress)
         self._store.write_lock.check_exclusive()
 
     def _call_with_retries(self, run: Callable[[], Answer]) -> Answer:
         """Retry `run` while the hub is not reachable. The pauses start from the first one after bytes were received."""
-        return call_with_retries(
+        return transfer_with_retries(
             run, HubUnreachable, self._pauses, self._warn_and_wait, lambda: self._progress.done_bytes
         )
 

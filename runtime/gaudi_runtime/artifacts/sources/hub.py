@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned
+from gaudi_runtime.artifacts.sources.listing import ListedFile, Listing, is_pinned_listing
 from gaudi_runtime.errors import ConfigError, HubUnreachable, ModelAccessDenied, ModelNotFound
 
 # huggingface_hub 1, which release 0.26 of the Gaudi plugin requires, uses httpx. Later versions use httpx2.
@@ -45,7 +45,7 @@ class Hub:
         with self._translate_errors():
             info = self._request_info()
         files = tuple(
-            RemoteFile(file.rfilename, file.size or 0, file.blob_id or "", file.lfs.sha256 if file.lfs else None)
+            ListedFile(file.rfilename, file.size or 0, file.blob_id or "", file.lfs.sha256 if file.lfs else None)
             for file in info.siblings or ()
         )
         return Listing(self._verify_commit(info), files)
@@ -53,7 +53,7 @@ class Hub:
     def _verify_commit(self, info: ModelInfo) -> str:
         # The commit becomes the name of a folder, so any other text could lead to a wrong path.
         commit = info.sha or ""
-        if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
+        if not is_pinned_listing(commit) or (is_pinned_listing(self.revision) and commit != self.revision):
             raise HubUnreachable(f"{self._name} returned the wrong commit {commit!r} for revision {self.revision}.")
         return commit
 

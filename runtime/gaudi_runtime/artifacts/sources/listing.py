@@ -16,7 +16,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
-class RemoteFile:
+class ListedFile:
     """A file of a repository, with `size` in bytes. `blob_id` (git's SHA-1) is used if the hub has no `sha256`."""
 
     path: str
@@ -35,15 +35,15 @@ class Listing:
     """All files of a repository at `commit` (40 hex digits)."""
 
     commit: str
-    files: tuple[RemoteFile, ...]
+    files: tuple[ListedFile, ...]
 
 
-def is_pinned(revision: str) -> bool:
+def is_pinned_listing(revision: str) -> bool:
     """Return True if the revision is a commit. The listing of a commit never changes."""
     return COMMIT.fullmatch(revision) is not None
 
 
-def select_files(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
+def select_listed_files(repo: str, listing: Listing) -> tuple[ListedFile, ...]:
     """Return the files of a repository to fetch, largest first, without weights in other formats.
 
     Raises UnsupportedModel if there are no safetensors files, and ModelUnreadable for a path outside the folder.
@@ -64,7 +64,7 @@ def _is_other_format(path: PurePosixPath) -> bool:
     return path.suffix in OTHER_WEIGHTS or ".onnx" in path.name
 
 
-def _is_original(file: RemoteFile) -> bool:
+def _is_original(file: ListedFile) -> bool:
     path = PurePosixPath(file.path)
     repeats = path.name.startswith(ORIGINAL_NAME) or path.parts[0] == ORIGINAL_FOLDER
     return repeats and path.suffix == WEIGHTS

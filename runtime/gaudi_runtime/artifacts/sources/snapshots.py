@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from gaudi_runtime.artifacts.lock import LOOK_SECONDS, WriteLock, lock_if_unused, mark_in_use
-from gaudi_runtime.artifacts.sources.listing import RemoteFile, is_pinned
+from gaudi_runtime.artifacts.lock import LOOK_SECONDS, WriteLock, hold_in_use_lock, lock_if_unused
+from gaudi_runtime.artifacts.sources.listing import ListedFile, is_pinned_listing
 
 UNFINISHED = (".partial", ".parts")
 
 
-class SnapshotFile(NamedTuple):
+class _SnapshotFile(NamedTuple):
     """A file of a complete snapshot. The download has verified its checksum."""
 
     path: str
@@ -62,11 +62,13 @@ class SnapshotStore:
         # Only sizes are compared: the download has already verified the checksums, and reading 100 GB a second time
         # takes minutes.
         files = self._read_file_list(commit)
-        return bool(files) and all(bytes_of(self.snapshot_folder(commit) / file.path) == file.size for file in files)
+        return bool(files) and all(
+            snapshot_file_bytes(self.snapshot_folder(commit) / file.path) == file.size for file in files
+        )
 
     def use_snapshot(self, commit: str) -> Path:
         """Return the snapshot and keep it from removal until this process ends."""
-        mark_in_use(self.folder / f"{commit}.use")
+        hold_in_use_lock(self.folder / f"{commit}.use")
         return self.snapshot_folder(commit)
 
     def prepare_folders(self, commit: str) -> None:
@@ -76,7 +78,7 @@ class SnapshotStore:
             self.snapshot_folder(commit).rename(self.partial_folder(commit))
         self.partial_folder(commit).mkdir(exist_ok=True)
 
-    def link_known_files(self, commit: str, files: Iterable[RemoteFile]) -> None:
+    def link_known_files(self, commit: str, files: Iterable[ListedFile]) -> None:
         """Link files of other complete snapshots that have the same size and checksum into the folder of `commit`.
 
         A file that cannot be linked is fetched.
@@ -94,7 +96,7 @@ class SnapshotStore:
                 with suppress(OSError):  # it exists, or the volume has no links
                     target.hardlink_to(source)
 
-    def publish_snapshot(self, commit: str, files: Iterable[RemoteFile]) -> None:
+    def publish_snapshot(self, commit: str, files: Iterable[ListedFile]) -> None:
         """Publish the snapshot after all its files are complete."""
         _write_atomically(
             self._file_list(commit), json.dumps([(file.path, file.size, file.checksum) for file in files])
@@ -104,13 +106,13 @@ class SnapshotStore:
 
     def record_commit(self, revision: str, commit: str) -> None:
         """Record the current commit of a branch or tag."""
-        if not is_pinned(revision):
+        if not is_pinned_listing(revision):
             self._ref_file(revision).parent.mkdir(exist_ok=True)
             _write_atomically(self._ref_file(revision), commit)
 
     def unfinished_bytes(self) -> int:
         """Return the bytes of snapshots that are not complete."""
-        return sum(map(bytes_below, self._unfinished_folders()))
+        return sum(map(snapshot_bytes_below, self._unfinished_folders()))
 
     def drop_unfinished(self, keep: str) -> None:
         """Remove incomplete files of all commits except `keep`."""
@@ -140,11 +142,11 @@ class SnapshotStore:
     def _unfinished_folders(self) -> Iterator[Path]:
         return (folder for suffix in UNFINISHED for folder in self.folder.glob(f"*{suffix}"))
 
-    def _read_file_list(self, commit: str) -> list[SnapshotFile]:
+    def _read_file_list(self, commit: str) -> list[_SnapshotFile]:
         """Return the files of a published snapshot, or an empty list if the list cannot be read."""
         try:
             rows = json.loads(self._file_list(commit).read_text())
-            return [SnapshotFile(str(path), size, str(checksum)) for path, size, checksum in rows]
+            return [_SnapshotFile(str(path), size, str(checksum)) for path, size, checksum in rows]
         except (OSError, TypeError, ValueError):
             return []
 
@@ -155,7 +157,7 @@ class SnapshotStore:
         return self.folder / "refs" / f"{quote(revision, safe='')}.ref"
 
 
-def bytes_below(folder: Path) -> int:
+def snapshot_bytes_below(folder: Path) -> int:
     """Return the bytes of all snapshots below `folder`, where linked files count once.
 
     Another process may move files away during the count.
@@ -174,7 +176,7 @@ def _write_atomically(file: Path, text: str) -> None:
     temporary_file.replace(file)
 
 
-def bytes_of(file: Path) -> int | None:
+def snapshot_file_bytes(file: Path) -> int | None:
     """Return the bytes of a file of a snapshot; None if it does not exist."""
     found = _stat_file(file)
     return found.st_size if found else None

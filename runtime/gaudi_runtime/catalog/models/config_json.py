@@ -29,7 +29,7 @@ _RENAMED = {
 """The keys of GPT BigCode, by which other families call them."""
 
 
-def parse_config(text: str) -> ModelShape:
+def parse_config_json(text: str) -> ModelShape:
     """Parse the text of a config.json into a ModelShape. Raises ModelUnreadable or UnsupportedModel."""
     if len(text) > MAX_CONFIG_BYTES:
         raise ModelUnreadable(f"config.json is larger than {MAX_CONFIG_BYTES} bytes")
@@ -109,7 +109,7 @@ def read_checkpoint(path: Path) -> ModelShape:
     folder, file = (path, path / "config.json") if path.is_dir() else (path.parent, path)
     with file.open("rb") as stream:
         text = stream.read(MAX_CONFIG_BYTES + 1).decode("utf-8", errors="replace")
-    return replace(parse_config(text), file_bytes=weight_file_bytes(folder))
+    return replace(parse_config_json(text), file_bytes=weight_file_bytes(folder))
 
 
 def weight_file_bytes(folder: Path) -> int | None:

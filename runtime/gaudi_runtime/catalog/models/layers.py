@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gaudi_runtime.catalog.models.config_values import ConfigValues
-from gaudi_runtime.catalog.models.shape import Layer
+from gaudi_runtime.catalog.models.shape import LayerShape
 from gaudi_runtime.errors import ModelUnreadable
 
-LayerReader = Callable[[ConfigValues, int, int], Layer]
+LayerReader = Callable[[ConfigValues, int, int], LayerShape]
 """Reads layer `index` of a model with a hidden size."""
 
 SLIDING = "sliding_attention"
@@ -22,7 +22,7 @@ STATE_BYTES, CONVOLUTION_BYTES = 4, 2
 """The bytes of a number in the recurrent state of a gated delta network, and in any convolution state."""
 
 
-def attention(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _attention(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer with multi-head, grouped-query or multi-query attention."""
     heads = values.integer("num_attention_heads")
     kv_heads = values.integer("num_key_value_heads", heads)
@@ -33,7 +33,7 @@ def attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     head_dim = values.integer("head_dim", max(1, hidden // heads))
     width = 2 * (heads + kv_heads) * head_dim
     return _with_feed_forward(
-        values, index, Layer(heads, kv_heads, 2 * head_dim, width, width, 0, windowed=_is_windowed(values, index))
+        values, index, LayerShape(heads, kv_heads, 2 * head_dim, width, width, 0, windowed=_is_windowed(values, index))
     )
 
 
@@ -44,7 +44,7 @@ def _is_windowed(values: ConfigValues, index: int) -> bool:
     return kinds[index : index + 1] == (SLIDING,) if kinds else not period or (index + 1) % period != 0
 
 
-def _with_feed_forward(values: ConfigValues, index: int, layer: Layer) -> Layer:
+def _with_feed_forward(values: ConfigValues, index: int, layer: LayerShape) -> LayerShape:
     count = values.first_integer("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     width = 3 * values.first_integer("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", default=1)
     step = values.first_integer("interleave_moe_layer_step", "decoder_sparse_step", default=1)
@@ -57,10 +57,10 @@ def _with_feed_forward(values: ConfigValues, index: int, layer: Layer) -> Layer:
     return replace(layer, feed_forward=shared or shared_count * expert, experts=count * expert, active=active * expert)
 
 
-def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _latent_attention(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of DeepSeek V2, V3 or R1, which caches one vector per token for all heads."""
     if "kv_lora_rank" not in values:
-        return attention(values, hidden, index)
+        return _attention(values, hidden, index)
     heads, kv_rank = values.integer("num_attention_heads"), values.integer("kv_lora_rank")
     query_rank, rope = values.integer("q_lora_rank", hidden), values.integer("qk_rope_head_dim")
     query, value = values.integer("qk_nope_head_dim") + rope, values.integer("v_head_dim")
@@ -69,7 +69,7 @@ def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     return _with_feed_forward(
         values,
         index,
-        Layer(
+        LayerShape(
             heads=heads,
             kv_heads=1,
             cache_width=kv_rank + rope,
@@ -80,7 +80,7 @@ def latent_attention(values: ConfigValues, hidden: int, index: int) -> Layer:
     )
 
 
-def gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _gemma4(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of Gemma 4: full attention has heads of its own, and the last layers share a cache."""
     kinds = values.texts("layer_types")
     is_full = (
@@ -89,30 +89,30 @@ def gemma4(values: ConfigValues, hidden: int, index: int) -> Layer:
     if is_full:
         kv_heads = values.first_integer("num_global_key_value_heads", "num_key_value_heads", default=1)
         values = values.replaced(head_dim=values.integer("global_head_dim"), num_key_value_heads=kv_heads)
-    layer = attention(values, hidden, index)
+    layer = _attention(values, hidden, index)
     # Layers with experts have a dense network, too.
     layer = replace(layer, feed_forward=3 * values.integer("intermediate_size"))
     own_cache = index < values.integer("num_hidden_layers") - values.integer("num_kv_shared_layers", 0, low=0)
     return layer if own_cache else replace(layer, kv_heads=0)
 
 
-def hybrid(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _hybrid(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of a model some of whose layers have a recurrent state instead of a KV cache."""
     kinds, interval = values.texts("layer_types"), values.integer("full_attention_interval", 4)
     kind = (kinds[index : index + 1] or ("",))[0] if kinds else RECURRENT[0] if (index + 1) % interval else FULL
     if kind not in RECURRENT:
-        return attention(values, hidden, index)
+        return _attention(values, hidden, index)
     layer = _mamba(values, hidden) if "mamba_n_heads" in values else _gated_delta_net(values)
     return _with_feed_forward(values, index, layer)
 
 
-def _mamba(values: ConfigValues, hidden: int) -> Layer:
+def _mamba(values: ConfigValues, hidden: int) -> LayerShape:
     heads, state, groups = (values.integer(f"mamba_{name}") for name in ("n_heads", "d_state", "n_groups"))
     inner = values.integer("mamba_expand", 2) * hidden
     convolution = inner + 2 * groups * state
     width = inner + convolution + heads
     numbers = inner * state + (values.integer("mamba_d_conv", 4) - 1) * convolution
-    return Layer(
+    return LayerShape(
         heads=values.integer("num_attention_heads"),
         kv_heads=0,
         cache_width=0,
@@ -123,13 +123,13 @@ def _mamba(values: ConfigValues, hidden: int) -> Layer:
     )
 
 
-def _gated_delta_net(values: ConfigValues) -> Layer:
+def _gated_delta_net(values: ConfigValues) -> LayerShape:
     names = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
     key_heads, key_dim, value_heads, value_dim = (values.integer(f"linear_{name}") for name in names)
     key, value = key_heads * key_dim, value_heads * value_dim
     width = 2 * key + 3 * value + 2 * value_heads
     convolution = (values.integer("linear_conv_kernel_dim", 4) - 1) * (2 * key + value)
-    return Layer(
+    return LayerShape(
         heads=values.integer("num_attention_heads"),
         kv_heads=0,
         cache_width=0,
@@ -140,9 +140,9 @@ def _gated_delta_net(values: ConfigValues) -> Layer:
     )
 
 
-def ungated(values: ConfigValues, hidden: int, index: int) -> Layer:
+def _ungated(values: ConfigValues, hidden: int, index: int) -> LayerShape:
     """Read a layer of GPT BigCode, whose feed-forward network has two matrices."""
-    layer = attention(values, hidden, index)
+    layer = _attention(values, hidden, index)
     return replace(layer, feed_forward=layer.feed_forward * 2 // 3)
 
 
@@ -153,13 +153,13 @@ _ATTENTION = (
 )
 
 READERS: Mapping[str, LayerReader] = {
-    **dict.fromkeys(_ATTENTION.split(), attention),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_vl_v2", "mistral_large_3"), latent_attention),
+    **dict.fromkeys(_ATTENTION.split(), _attention),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_vl_v2", "mistral_large_3"), _latent_attention),
     **dict.fromkeys(
-        ("granitemoehybrid", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), hybrid
+        ("granitemoehybrid", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _hybrid
     ),
-    "gemma4_text": gemma4,
-    "gpt_bigcode": ungated,
+    "gemma4_text": _gemma4,
+    "gpt_bigcode": _ungated,
 }
 """The readers by model_type, which is that of the decoder's own object if config.json has one."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from gaudi_runtime.catalog.models.shape import Layer, ModelShape
+from gaudi_runtime.catalog.models.shape import LayerShape, ModelShape
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import PlanImpossible
 
@@ -33,7 +33,7 @@ class StageMemory:
 
 
 @dataclass(frozen=True)
-class Spread:
+class RankSpread:
     """The distribution of a model over ranks, and the bytes of a weight and of a number in the KV cache.
 
     `quantization` is the method that the deployment asks for. `expert_ranks` is None if the tensor-parallel ranks split
@@ -48,7 +48,7 @@ class Spread:
     expert_ranks: int | None = None
 
 
-def check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
+def _check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
     """Raise PlanImpossible if the attention heads or the layers cannot be divided among the ranks."""
     uneven_heads = [layer.heads for layer in shape.layers if layer.heads % tensor_ranks]
     if uneven_heads:
@@ -62,12 +62,12 @@ def check_ranks(shape: ModelShape, tensor_ranks: int, stages: int) -> None:
         )
 
 
-def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[StageMemory, ...]:
+def stage_memory(shape: ModelShape, spread: RankSpread, block_size: int) -> tuple[StageMemory, ...]:
     """Return the memory of every pipeline stage. `block_size` is in tokens.
 
     Raises PlanImpossible for impossible ranks.
     """
-    check_ranks(shape, spread.tensor_ranks, spread.pipeline_stages)
+    _check_ranks(shape, spread.tensor_ranks, spread.pipeline_stages)
     stages = stage_layers(shape.layers, spread.pipeline_stages)
     embedding, layers_bytes = _loaded_bytes(shape, spread)
     total_width = sum(layer.shared_matrices + layer.experts for layer in shape.layers)
@@ -79,14 +79,14 @@ def stage_memory(shape: ModelShape, spread: Spread, block_size: int) -> tuple[St
         StageMemory(
             weight_bytes=copies * -(-embedding // spread.tensor_ranks)
             + ceil(layers_bytes * _rank_width(stage, spread) / total_width),
-            block_bytes=kv_block_bytes(stage, spread, block_size),
+            block_bytes=_kv_block_bytes(stage, spread, block_size),
             state_bytes=sum(-(-layer.state_bytes // spread.tensor_ranks) for layer in stage),
         )
         for stage, copies in zip(stages, embedding_copies, strict=True)
     )
 
 
-def _loaded_bytes(shape: ModelShape, spread: Spread) -> tuple[int, int]:
+def _loaded_bytes(shape: ModelShape, spread: RankSpread) -> tuple[int, int]:
     """Return the bytes of one embedding matrix, and of everything else, as a server loads them."""
     embedding = shape.vocab * shape.hidden * spread.dtype_bytes
     file_bytes = shape.file_bytes or shape.parameters * shape.dtype_bytes
@@ -103,13 +103,13 @@ def _loaded_bytes(shape: ModelShape, spread: Spread) -> tuple[int, int]:
     return embedding, layers_bytes
 
 
-def _rank_width(layers: Sequence[Layer], spread: Spread) -> float:
+def _rank_width(layers: Sequence[LayerShape], spread: RankSpread) -> float:
     """Return the width of the matrices of these layers on one card."""
     expert_ranks = spread.expert_ranks or spread.tensor_ranks
     return sum(layer.shared_matrices / spread.tensor_ranks + layer.experts / expert_ranks for layer in layers)
 
 
-def stage_layers(layers: Sequence[Layer], stage_count: int) -> list[Sequence[Layer]]:
+def stage_layers(layers: Sequence[LayerShape], stage_count: int) -> list[Sequence[LayerShape]]:
     """Divide the layers among pipeline stages in the same way as vLLM."""
     layer_counts = [len(layers) // stage_count] * stage_count
     # The remaining layers go to the stages before the last one, because the last stage also holds the output head.
@@ -119,7 +119,7 @@ def stage_layers(layers: Sequence[Layer], stage_count: int) -> list[Sequence[Lay
     return [layers[end - count : end] for end, count in zip(ends, layer_counts, strict=True)]
 
 
-def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
+def _kv_block_bytes(layers: Sequence[LayerShape], spread: RankSpread, block_size: int) -> int:
     """Return the bytes of one KV block of `block_size` tokens for these layers on one card.
 
     A head is on one card. With more cards than heads, several cards hold the same head.
@@ -135,7 +135,7 @@ HIDDEN_COPIES = 5
 LOGIT_BYTES = 4
 
 
-def bytes_per_token(shape: ModelShape, ranks: int, dtype_bytes: int) -> int:
+def rank_bytes_per_token(shape: ModelShape, ranks: int, dtype_bytes: int) -> int:
     """Return the bytes of one token on one of `ranks` ranks, in the widest step of the widest layer."""
     # The widest step is attention (queries, keys, values and their result) or feed-forward (gate, up and their
     # product).
@@ -145,6 +145,6 @@ def bytes_per_token(shape: ModelShape, ranks: int, dtype_bytes: int) -> int:
     return dtype_bytes * (HIDDEN_COPIES * shape.hidden + max_width)
 
 
-def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, ranks: int, dtype_bytes: int) -> int:
+def rank_workspace_bytes(shape: ModelShape, tokens: int, sequences: int, ranks: int, dtype_bytes: int) -> int:
     """Return the workspace bytes of a forward pass over `tokens` tokens, including logits of `sequences` sequences."""
-    return tokens * bytes_per_token(shape, ranks, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
+    return tokens * rank_bytes_per_token(shape, ranks, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab

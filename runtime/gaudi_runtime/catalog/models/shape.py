@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import QuantizationMethod
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerShape:
     """One decoder layer: its cache, and the widths of its steps and matrices in numbers per token.
 
     The cache has `cache_width` numbers per token for each of `kv_heads` heads; no head if the layer has no cache of
@@ -48,7 +48,7 @@ class ModelShape:
 
     family: str
     hidden: int
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerShape, ...]
     vocab: int
     tied_embeddings: bool
     dtype_bytes: int = 2

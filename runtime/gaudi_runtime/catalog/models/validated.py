@@ -40,7 +40,7 @@ _REMOVED = {
 See vLLM's registry of models, previously supported: MllamaForConditionalGeneration."""
 
 
-def last_supporting_release(model: str) -> str | None:
+def last_release_for_validated_model(model: str) -> str | None:
     """Return the last vLLM release that serves a validated model.
 
     Return None unless newer releases dropped the model.

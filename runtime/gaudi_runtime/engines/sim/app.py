@@ -21,8 +21,14 @@ from starlette.routing import Route
 from starlette.types import Send
 
 from gaudi_runtime.engines.sim.serving import SimServing
-from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ApiError, InvalidRequest, UnknownModel, error_body
-from gaudi_runtime.http.server import cancel_on_disconnect, get_route
+from gaudi_runtime.http.openai_api.errors import (
+    CLIENT_WENT_AWAY,
+    ApiError,
+    InvalidRequest,
+    UnknownModel,
+    openai_error_body,
+)
+from gaudi_runtime.http.server import cancel_on_disconnect, get_server_route
 
 log = logging.getLogger(__name__)
 
@@ -47,34 +53,34 @@ class SimMetrics:
         return self.prompt_tokens, self.generated_tokens, self.first_token_seconds
 
 
-class StreamOptions(BaseModel):
+class _StreamOptions(BaseModel):
     """The field `stream_options` of a request."""
 
     include_usage: bool = False
 
 
-class SimMessage(BaseModel):
+class _SimMessage(BaseModel):
     """One text message of a chat."""
 
     role: str
     content: str
 
 
-class SimRequest(BaseModel):
+class _SimRequest(BaseModel):
     """The fields of a completion or a chat completion that the sim engine reads. It ignores all other fields."""
 
     model: str
     prompt: str | TokenIds = ""
-    messages: tuple[SimMessage, ...] = ()
+    messages: tuple[_SimMessage, ...] = ()
     n: Literal[1] = 1
     max_tokens: TokenCount | None = None
     max_completion_tokens: TokenCount | None = None
     stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream_options: _StreamOptions | None = None
     ignore_eos: bool = False
 
 
-class EventStream(StreamingResponse):
+class SimEventStream(StreamingResponse):
     """An answer as server-sent events. Its end cancels its generation, which frees the KV blocks."""
 
     async def stream_response(self, send: Send) -> None:
@@ -93,9 +99,9 @@ class SimApplication:
     def app(self) -> Starlette:
         """Return the application."""
         routes = [
-            get_route("/v1/models", self._list_models),
-            get_route("/v1/models/{name:path}", self._retrieve_model),
-            get_route("/health", self._health),
+            get_server_route("/v1/models", self._list_models),
+            get_server_route("/v1/models/{name:path}", self._retrieve_model),
+            get_server_route("/health", self._health),
             Route("/v1/completions", self._generate, methods=["POST"]),
             Route("/v1/chat/completions", self._generate, methods=["POST"]),
         ]
@@ -112,15 +118,17 @@ class SimApplication:
 
     async def _generate(self, request: Request) -> Response:
         try:
-            body = SimRequest.model_validate_json(await request.body())
+            body = _SimRequest.model_validate_json(await request.body())
         except ValidationError as error:
             item = error.errors()[0]
             field = ".".join(map(str, item["loc"]))
             raise InvalidRequest(f"{field or 'body'}: {item['msg']}.", field or None) from error
         self._describe_model(body.model)
-        answer = SimAnswer(body, request.url.path.endswith("/chat/completions"), self._serving, self._metrics)
+        answer = _SimAnswer(body, request.url.path.endswith("/chat/completions"), self._serving, self._metrics)
         if body.stream:
-            return EventStream(answer.events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+            return SimEventStream(
+                answer.events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+            )
         whole = await cancel_on_disconnect(request, answer.collect())
         return Response(status_code=CLIENT_WENT_AWAY) if whole is None else JSONResponse(whole)
 
@@ -134,10 +142,10 @@ class SimApplication:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
 
 
-class SimAnswer:
+class _SimAnswer:
     """One answer, whole or as events. Raises InvalidRequest if prompt and answer can never fit."""
 
-    def __init__(self, body: SimRequest, is_chat: bool, serving: SimServing, metrics: SimMetrics) -> None:
+    def __init__(self, body: _SimRequest, is_chat: bool, serving: SimServing, metrics: SimMetrics) -> None:
         self._body, self._is_chat, self._serving, self._metrics = body, is_chat, serving, metrics
         self._arrival_time = time.monotonic()
         lines = "".join(f"{message.role}: {message.content}\n" for message in body.messages)
@@ -178,7 +186,7 @@ class SimAnswer:
                     yield self._event([_choice(content, reason)], usage)
         except Exception:
             log.exception("A streamed answer failed after its first event.")
-            yield _encode_event(error_body("The server failed during this answer.", "server_error"))
+            yield _encode_event(openai_error_body("The server failed during this answer.", "server_error"))
             return
         if include_usage:
             yield self._event([], {"usage": self._usage()})
@@ -221,4 +229,4 @@ async def _handle_api_error(_: Request, error: Exception) -> Response:
 
 
 async def _handle_crash(_: Request, __: Exception) -> Response:
-    return JSONResponse(error_body("The simulated engine failed.", "server_error"), 500)
+    return JSONResponse(openai_error_body("The simulated engine failed.", "server_error"), 500)

@@ -18,7 +18,7 @@ DEFAULT_MEMORY = 128 * GIB
 
 
 @dataclass(frozen=True)
-class PhaseCost:
+class SimCardPhaseCost:
     """The costs of a phase on a card: seconds to compile and capture a bucket, and graph bytes per bucket weight."""
 
     compile_seconds: float
@@ -36,12 +36,12 @@ class SimCard:
     weight_bytes: int
     workspace_bytes: int
     block_bytes: int
-    prompt_cost: PhaseCost
-    decode_cost: PhaseCost
+    prompt_cost: SimCardPhaseCost
+    decode_cost: SimCardPhaseCost
     prompt_speed: float = 0.0
     answer_speed: float = 0.0
 
-    def scripted_cost(self, phase: BucketPhase) -> PhaseCost:
+    def scripted_cost(self, phase: BucketPhase) -> SimCardPhaseCost:
         """Return the cost of one phase."""
         return self.prompt_cost if phase is BucketPhase.PROMPT else self.decode_cost
 
@@ -50,10 +50,10 @@ class SimCard:
         return int(self.scripted_cost(phase).bytes_per_weight * bucket_weight(phase, bucket, block_size))
 
 
-def imaginary_card(memory_bytes: int = DEFAULT_MEMORY) -> SimCard:
+def imaginary_sim_card(memory_bytes: int = DEFAULT_MEMORY) -> SimCard:
     """Return an imaginary card without delays. Each of its sizes is a round share of `memory_bytes`."""
     # With a memory of 128 GiB, the weights take 16 GiB, a KV block 16 MiB, and a graph 1 MiB per token or sequence.
-    phase_cost = PhaseCost(0, 0, memory_bytes / 131_072)
+    phase_cost = SimCardPhaseCost(0, 0, memory_bytes / 131_072)
     return SimCard(
         name="of this script",
         model="none",
@@ -66,15 +66,15 @@ def imaginary_card(memory_bytes: int = DEFAULT_MEMORY) -> SimCard:
     )
 
 
-def apply_script(card: SimCard, script: SimScript) -> SimCard:
+def apply_script_to_sim_card(card: SimCard, script: SimScript) -> SimCard:
     """Return the simulated card with the values of the script. Values that the script does not set stay unchanged."""
 
     def scripted_or_default(value: float | None, default: float) -> float:
         # `value or default` would be wrong, because the script may set a value to 0.
         return default if value is None else value
 
-    def cost(default: PhaseCost, bytes_per_weight: float | None) -> PhaseCost:
-        return PhaseCost(
+    def cost(default: SimCardPhaseCost, bytes_per_weight: float | None) -> SimCardPhaseCost:
+        return SimCardPhaseCost(
             scripted_or_default(script.compile_seconds, default.compile_seconds),
             scripted_or_default(script.capture_seconds, default.capture_seconds),
             scripted_or_default(bytes_per_weight, default.bytes_per_weight),
@@ -94,7 +94,7 @@ def apply_script(card: SimCard, script: SimScript) -> SimCard:
     )
 
 
-class SimMemory:
+class SimCardMemory:
     """The memory counter of a simulated card. It counts the used part of `total` bytes and allocates nothing.
 
     All amounts are in bytes.
@@ -114,7 +114,7 @@ class SimMemory:
         return DeviceMemory(free=self._total - self._used, total=self._total)
 
 
-class SimClock:
+class SimCardClock:
     """The clock of a simulated card. A simulated second takes `scale` real seconds of sleep.
 
     Tests pass a `sleep` that only advances a clock of the test.

@@ -9,14 +9,14 @@ from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, PhaseCost, SimCard, imaginary_card
+from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, SimCard, SimCardPhaseCost, imaginary_sim_card
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.forecast.graphs import phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_from_config, model_spread
 from gaudi_runtime.forecast.memory import forecast_memory, total_memory
 
 
-def card_from_catalog(config: RuntimeConfig, card_name: str, model: str | None) -> SimCard:
+def sim_card_from_catalog(config: RuntimeConfig, card_name: str, model: str | None) -> SimCard:
     """Return a simulated card with the values of a card and a model in the catalog.
 
     If `model` is None, use the model that the card was measured with. Raises ConfigError for an unknown card or model,
@@ -49,8 +49,8 @@ def _find_shape(model: str | None) -> ModelShape:
     return shape
 
 
-def _phase_cost(card: Card, phase: BucketPhase, shape: ModelShape, inputs: ForecastInputs) -> PhaseCost:
+def _phase_cost(card: Card, phase: BucketPhase, shape: ModelShape, inputs: ForecastInputs) -> SimCardPhaseCost:
     if card.rates is None:
-        return imaginary_card().scripted_cost(phase)
+        return imaginary_sim_card().scripted_cost(phase)
     rates = phase_rates(card.rates, phase, shape, model_spread(inputs, shape))
-    return PhaseCost(rates.compile_seconds.value, rates.capture_seconds.value, rates.bytes_per_weight.value)
+    return SimCardPhaseCost(rates.compile_seconds.value, rates.capture_seconds.value, rates.bytes_per_weight.value)

@@ -26,15 +26,15 @@ from gaudi_runtime.engines.sim.card import (
     DEFAULT_MEMORY,
     RECIPE_SHARE,
     SimCard,
-    SimClock,
-    SimMemory,
-    apply_script,
-    imaginary_card,
+    SimCardClock,
+    SimCardMemory,
+    apply_script_to_sim_card,
+    imaginary_sim_card,
 )
-from gaudi_runtime.engines.sim.script import Faults, SimScript, read_script
+from gaudi_runtime.engines.sim.script import ScriptFaults, SimScript, read_script
 from gaudi_runtime.engines.sim.serving import SimServing
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swap_sizes
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, schedule_swap_sizes
 
 
 class SimEngine:
@@ -49,10 +49,10 @@ class SimEngine:
         self._config = config
         self._script: SimScript = read_script(config.engine.sim_script)
         self._card = _create_card(config, self._script)
-        self._clock = SimClock(self._script.time_scale, sleep)
-        self._memory = SimMemory(self._card.memory_bytes)
-        self._faults = Faults(self._script, rank)
-        self._recipes = SimRecipeCache(config.recipe_cache_dir, self.recipe_key())
+        self._clock = SimCardClock(self._script.time_scale, sleep)
+        self._memory = SimCardMemory(self._card.memory_bytes)
+        self._faults = ScriptFaults(self._script, rank)
+        self._recipes = _SimRecipeCache(config.recipe_cache_dir, self.recipe_key())
         self._plan = BucketPlan((), ())
         self._kv_blocks = 0
         self._warm_buckets: set[tuple[BucketPhase, Bucket]] = set()
@@ -146,7 +146,7 @@ class SimEngine:
 
     def warm_defragmenter(self, progress: Progress) -> bool:
         """Report progress for each block swap; the simulation has no cache."""
-        for _ in warmup_swap_sizes():
+        for _ in schedule_swap_sizes():
             progress()
         return True
 
@@ -213,15 +213,15 @@ def _create_card(config: RuntimeConfig, script: SimScript) -> SimCard:
             "engine.simScript.model needs engine.simScript.card. Set the card, for example to gaudi2."
         )
     if script.card is None:
-        return apply_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
+        return apply_script_to_sim_card(imaginary_sim_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
     # Import the catalog only if a script needs it. The import takes memory and time, and one machine may run hundreds
     # of simulated pods.
-    from gaudi_runtime.engines.sim.catalog_card import card_from_catalog
+    from gaudi_runtime.engines.sim.catalog_card import sim_card_from_catalog
 
-    return apply_script(card_from_catalog(config, script.card, script.model), script)
+    return apply_script_to_sim_card(sim_card_from_catalog(config, script.card, script.model), script)
 
 
-class SimRecipeCache:
+class _SimRecipeCache:
     """The recipe cache of the sim engine: one empty file for each compiled recipe; no files without `folder`."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:

@@ -78,7 +78,7 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
         raise ConfigError(f"engine.simScript.{key}: {item['msg']}. The valid keys are {keys}.") from error
 
 
-class Faults:
+class ScriptFaults:
     """The scripted faults of the warm-up. The steps of each phase are counted from 1, as in the script."""
 
     def __init__(self, script: SimScript, rank: int = 0) -> None:

@@ -12,14 +12,14 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import EngineLoad
-from gaudi_runtime.engines.sim.card import SimCard, SimClock
+from gaudi_runtime.engines.sim.card import SimCard, SimCardClock
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, make_padder
 from gaudi_runtime.units import plural
 
 
 @dataclass(eq=False)
-class SimSequence:
+class _SimSequence:
     """The place of a served sequence in the sim engine: its reserved KV blocks and the KV blocks that it uses now."""
 
     reserved_blocks: int
@@ -27,7 +27,7 @@ class SimSequence:
     used_blocks: int = 0
 
 
-class SimScheduler:
+class _SimScheduler:
     """The scheduler of the sim engine. It admits sequences in order of arrival while batch size and KV blocks allow.
 
     It is used only on the event loop.
@@ -35,8 +35,8 @@ class SimScheduler:
 
     def __init__(self, max_sequences: int, blocks: int) -> None:
         self.total_blocks, self._max_sequences = blocks, max_sequences
-        self.running: set[SimSequence] = set()
-        self._waiting: deque[SimSequence] = deque()
+        self.running: set[_SimSequence] = set()
+        self._waiting: deque[_SimSequence] = deque()
 
     def current_load(self) -> EngineLoad:
         """Return the number of admitted and of waiting sequences, and the number of reserved KV blocks."""
@@ -44,9 +44,9 @@ class SimScheduler:
         return EngineLoad(len(self.running), len(self._waiting), reserved, self.total_blocks)
 
     @asynccontextmanager
-    async def reserve_place(self, blocks: int) -> AsyncIterator[SimSequence]:
+    async def reserve_place(self, blocks: int) -> AsyncIterator[_SimSequence]:
         """Reserve a place in the batch and `blocks` KV blocks until the context ends."""
-        sequence = SimSequence(blocks, asyncio.get_running_loop().create_future())
+        sequence = _SimSequence(blocks, asyncio.get_running_loop().create_future())
         self._waiting.append(sequence)
         self._start_next()
         try:
@@ -81,7 +81,7 @@ class SimServing:
         self,
         script: SimScript,
         card: SimCard,
-        clock: SimClock,
+        clock: SimCardClock,
         limits: Limits,
         plan: BucketPlan,
         kv_blocks: int,
@@ -93,7 +93,7 @@ class SimServing:
         self._script, self._card, self._clock = script, card, clock
         self._limits, self._warm_shapes = limits, warm_shapes
         self._fail_on_cold_shapes = fail_on_cold_shapes
-        self._scheduler = SimScheduler(limits.max_num_seqs, kv_blocks)
+        self._scheduler = _SimScheduler(limits.max_num_seqs, kv_blocks)
         self._request_count = 0
 
     async def stream(
@@ -148,13 +148,13 @@ class SimServing:
         """Return the number of KV blocks that this many tokens need."""
         return -(-tokens // self._limits.block_size)
 
-    async def _prefill(self, sequence: SimSequence, tokens: int) -> None:
+    async def _prefill(self, sequence: _SimSequence, tokens: int) -> None:
         sequence.used_blocks = self.block_count(tokens)
         await self._count_or_compile(BucketPhase.PROMPT, 1, tokens, 0)
         if self._card.prompt_speed:
             await self._clock.wait(tokens / self._card.prompt_speed)
 
-    async def _decode_step(self, decoded_sequence: SimSequence, tokens: int) -> None:
+    async def _decode_step(self, decoded_sequence: _SimSequence, tokens: int) -> None:
         decoded_sequence.used_blocks = self.block_count(tokens)
         running = self._scheduler.running
         used_blocks = sum(sequence.used_blocks for sequence in running)

@@ -25,7 +25,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
 from gaudi_runtime.engine_protocol.group import OtherPods
-from gaudi_runtime.engines.host_cpu import thread_count
+from gaudi_runtime.engines.host_cpu import host_cpu_thread_count
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.ignored_fields import IGNORED, ignored_default_notes
 from gaudi_runtime.engines.vllm.layer_kinds import read_layer_kinds
@@ -98,7 +98,9 @@ class VllmEngine(VllmProcesses):
         if isinstance(self._memory, CpuBudget) and os.environ.get(WORKERS_APART) == "0":
             # vLLM divides the cores between its workers only if the workers run in their own processes. Otherwise set
             # the number of threads here.
-            os.environ.setdefault("OMP_NUM_THREADS", str(thread_count(self._memory.weight_bytes(), usable_cores())))
+            os.environ.setdefault(
+                "OMP_NUM_THREADS", str(host_cpu_thread_count(self._memory.weight_bytes(), usable_cores()))
+            )
         if self._config.engine.device != "cpu":
             self._refuse_settings()
         other_pods = self._other_pods

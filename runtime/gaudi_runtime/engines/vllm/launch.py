@@ -25,7 +25,7 @@ from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
 from gaudi_runtime.knobs.render import render_engine_options
 from gaudi_runtime.process.children import end_children, measure_activity
 from gaudi_runtime.process.worker import start_in_daemon_thread
-from gaudi_runtime.trace_collector import GRPC, HTTP, PROTOCOL_VARIABLE, read_collector
+from gaudi_runtime.trace_collector import GRPC, HTTP, PROTOCOL_VARIABLE, read_trace_collector
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def engine_arguments(
         # By default, vLLM fetches images from any address in a request. A client could then reach services in the
         # cluster network through the pod.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
-    collector = read_collector(environment)
+    collector = read_trace_collector(environment)
     if collector and collector.is_supported and not any(argument.startswith(TRACES) for argument in arguments):
         arguments.append(f"{TRACES}={collector.endpoint}")
     if kv_cache_bytes is not None:
@@ -175,7 +175,7 @@ def source_address(leader: LeaderEndpoint) -> str:
 
 def set_trace_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the protocol of vLLM's traces if variables configure a collector. Call this function before the launch."""
-    if collector := read_collector(environment):
+    if collector := read_trace_collector(environment):
         environment.setdefault(PROTOCOL_VARIABLE, collector.protocol)
         if not collector.is_supported:
             log.warning(

@@ -11,7 +11,7 @@ from typing import Any
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import read_checkpoint, weight_file_bytes
-from gaudi_runtime.catalog.models.rank_memory import Spread, StageMemory, stage_memory
+from gaudi_runtime.catalog.models.rank_memory import RankSpread, StageMemory, stage_memory
 from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import largest_value, smallest_value
@@ -218,6 +218,6 @@ def _largest_stage(config: RuntimeConfig) -> StageMemory:
         )
     dtype_bytes = _BYTES.get(config.model.dtype, shape.dtype_bytes)
     parallelism = config.parallelism
-    spread = Spread(parallelism.tensor, parallelism.pipeline, dtype_bytes, dtype_bytes)
+    spread = RankSpread(parallelism.tensor, parallelism.pipeline, dtype_bytes, dtype_bytes)
     stages = stage_memory(shape, spread, config.limits.block_size)
     return StageMemory(max(stage.weight_bytes for stage in stages), max(stage.block_bytes for stage in stages))

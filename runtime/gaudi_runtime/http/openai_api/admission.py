@@ -12,7 +12,7 @@ COUNT = TypeAdapter(int)
 """The type of `n`, which accepts the same numbers and texts as the request models of the engines."""
 
 
-class Admission:
+class SequenceAdmission:
     """The admission of sequences to a limited number of places, from the end of their body to the end of their answer.
 
     Only the event loop may use this class.
@@ -51,7 +51,7 @@ class Admission:
             )
 
 
-def count_sequences(prompts: Any, n: Any) -> int:
+def count_sequences_to_admit(prompts: Any, n: Any) -> int:
     """Return the number of sequences of a request: `n` for each prompt. A list of token IDs is one prompt.
 
     Engines run as many beams as `n`. If a value is invalid, the application rejects the request, so 1 is enough.

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.errors import ApiKeyBlank
-from gaudi_runtime.http.openai_api.errors import error_body
+from gaudi_runtime.http.openai_api.errors import openai_error_body
 
 POLICY_VIOLATION = 1008
 """The close code of RFC 6455; before a WebSocket is accepted, the server answers 403."""
@@ -47,7 +47,7 @@ class ApiKeyMiddleware:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
-        body = error_body(SENTENCE, "invalid_request_error", code="invalid_api_key")
+        body = openai_error_body(SENTENCE, "invalid_request_error", code="invalid_api_key")
         await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
     def _has_key(self, headers: Headers) -> bool:

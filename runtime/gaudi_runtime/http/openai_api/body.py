@@ -21,9 +21,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.http.openai_api.admission import Admission, count_sequences
+from gaudi_runtime.http.openai_api.admission import SequenceAdmission, count_sequences_to_admit
 from gaudi_runtime.http.openai_api.body_reader import BodyReader
-from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ApiError, InvalidRequest, error_body
+from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ApiError, InvalidRequest, openai_error_body
 from gaudi_runtime.http.openai_api.media import check_media
 
 MOST_VALUES = 20_000
@@ -83,7 +83,7 @@ def check_body(
     if max_pixels:
         check_media(document, max_pixels)
     values = document if isinstance(document, dict) else {}
-    return count_sequences(values.get(token_field or ""), values.get("n"))
+    return count_sequences_to_admit(values.get(token_field or ""), values.get("n"))
 
 
 def _check_sign_counts(body: bytes, signs: bytes) -> None:
@@ -169,7 +169,7 @@ class BodyMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        admission: Admission,
+        admission: SequenceAdmission,
         track_request: Callable[[], AbstractContextManager[None]],
         *,
         max_pixels: int = 0,
@@ -194,7 +194,7 @@ class BodyMiddleware:
                 await JSONResponse(error.body(), error.status, error.headers)(scope, receive, send)
                 return
             except HTTPException as error:
-                content = error_body(error.detail, "invalid_request_error")
+                content = openai_error_body(error.detail, "invalid_request_error")
                 await JSONResponse(content, error.status_code)(scope, receive, send)
                 return
             except ClientDisconnect:
@@ -239,7 +239,7 @@ async def _count_form_sequences(scope: Scope, body: bytes) -> int:
     """Return the number of beams in a form. The application parses the form in the same way."""
     try:
         async with Request(scope, _replay_body(body)).form() as form:
-            return count_sequences(None, form.get("n"))
+            return count_sequences_to_admit(None, form.get("n"))
     except (HTTPException, MultiPartException):
         return 1  # the application rejects the form with its own message
 

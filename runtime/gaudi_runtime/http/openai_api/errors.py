@@ -20,7 +20,7 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The JSON body of the answer."""
-        return error_body(self.message, self.kind, self.param, self.code)
+        return openai_error_body(self.message, self.kind, self.param, self.code)
 
 
 class InvalidRequest(ApiError):
@@ -44,6 +44,6 @@ class Overloaded(ApiError):
     headers = {"Retry-After": "1"}  # noqa: RUF012  # a constant
 
 
-def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+def openai_error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """Return the error object in OpenAI's form."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

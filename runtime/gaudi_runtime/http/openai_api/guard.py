@@ -12,11 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.admission import Admission
+from gaudi_runtime.http.openai_api.admission import SequenceAdmission
 from gaudi_runtime.http.openai_api.api_key import require_api_key
 from gaudi_runtime.http.openai_api.body import BodyMiddleware
 from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY
-from gaudi_runtime.http.openai_api.paths import AllowedPaths, uses_engine
+from gaudi_runtime.http.openai_api.paths import AllowedPaths, path_uses_engine
 
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
 
@@ -37,7 +37,7 @@ class GuardMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        answer = Answer()
+        answer = _Answer()
 
         async def receive_and_note() -> Message:
             message = await receive()
@@ -61,15 +61,15 @@ class GuardMiddleware:
             answer.is_broken |= answer.has_started and not (answer.is_complete or answer.is_abandoned)
             raise
         finally:
-            if answer.is_broken and uses_engine(scope):
+            if answer.is_broken and path_uses_engine(scope):
                 self._metrics.count_broken_answer()
 
     def _count_status(self, scope: Scope, status: int) -> None:
         endpoint = scope["path"] if scope["path"] in COUNTED else "other"
-        self._metrics.count_answer(endpoint, status, is_engine_request=uses_engine(scope))
+        self._metrics.count_answer(endpoint, status, is_engine_request=path_uses_engine(scope))
 
 
-class Answer:
+class _Answer:
     """One answer on its way to the client. It is broken if it has begun, but the server cannot complete it."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ def add_guard(
     """
     body_app = BodyMiddleware(
         app,
-        Admission(config.places),
+        SequenceAdmission(config.places),
         metrics.track_request,
         max_pixels=max_pixels,
         ignored_fields=ignored_fields,

@@ -3,7 +3,7 @@
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gaudi_runtime.http.openai_api.errors import error_body
+from gaudi_runtime.http.openai_api.errors import openai_error_body
 
 GENERATING = frozenset(
     {
@@ -51,11 +51,11 @@ class AllowedPaths:
         if scope["method"] in (method, "OPTIONS"):  # browsers send OPTIONS first
             await self._app(scope, receive, send)
             return
-        body = error_body(f"{scope['path']} requires {method}.", "invalid_request_error")
+        body = openai_error_body(f"{scope['path']} requires {method}.", "invalid_request_error")
         await JSONResponse(body, 405, {"Allow": method})(scope, receive, send)
 
 
-def uses_engine(scope: Scope) -> bool:
+def path_uses_engine(scope: Scope) -> bool:
     """Return True if the path and the method of this request use the engine."""
     return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
 
@@ -69,4 +69,4 @@ def _allowed_method(path: str) -> str | None:
 
 async def _answer_not_found(scope: Scope, receive: Receive, send: Send) -> None:
     sentence = 'This path does not exist. The page "OpenAI API" of the manual lists the paths of this server.'
-    await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)
+    await JSONResponse(openai_error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)

@@ -10,7 +10,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
 
-class Bounds(NamedTuple):
+class ShapeBounds(NamedTuple):
     """The smallest and the largest value of a dimension."""
 
     low: int
@@ -25,7 +25,7 @@ class ShapeSpace(Protocol):
     def steps(self) -> tuple[int, int, int]:
         """Return the step of each dimension. The values of a dimension should be multiples of its step."""
 
-    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
+    def bounds(self) -> tuple[ShapeBounds, ShapeBounds, ShapeBounds]:
         """Return the smallest and largest value of each dimension."""
 
     def admits(self, shape: Bucket) -> bool:
@@ -36,7 +36,7 @@ class ShapeSpace(Protocol):
 
 
 @dataclass(frozen=True)
-class PromptSpace:
+class PromptShapeSpace:
     """The admissible prompts: batch * query <= maxNumBatchedTokens, and a context only if prompts can have one."""
 
     limits: Limits
@@ -47,9 +47,13 @@ class PromptSpace:
         """Return the steps of prompts: one sequence, the tokens of one KV block, and one block of context."""
         return 1, self.limits.block_size, 1
 
-    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
+    def bounds(self) -> tuple[ShapeBounds, ShapeBounds, ShapeBounds]:
         """Return the smallest and largest value of each dimension of prompts."""
-        return Bounds(1, self._most_sequences()), Bounds(1, self._longest_query(1)), Bounds(0, self._most_context(1))
+        return (
+            ShapeBounds(1, self._most_sequences()),
+            ShapeBounds(1, self._longest_query(1)),
+            ShapeBounds(0, self._most_context(1)),
+        )
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a prompt batch of this shape can occur."""
@@ -88,7 +92,7 @@ class PromptSpace:
 
 
 @dataclass(frozen=True)
-class DecodeSpace:
+class DecodeShapeSpace:
     """The admissible decode shapes, limited by the KV blocks that sequences can reference on a device."""
 
     limits: Limits
@@ -99,9 +103,13 @@ class DecodeSpace:
         """Return the steps of decode batches, which are 1 in each dimension."""
         return 1, 1, 1
 
-    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
+    def bounds(self) -> tuple[ShapeBounds, ShapeBounds, ShapeBounds]:
         """Return the smallest and largest value of each dimension of decode batches."""
-        return Bounds(1, self._most_sequences()), Bounds(1, 1), Bounds(1, self._most_blocks(self._most_sequences()))
+        return (
+            ShapeBounds(1, self._most_sequences()),
+            ShapeBounds(1, 1),
+            ShapeBounds(1, self._most_blocks(self._most_sequences())),
+        )
 
     def admits(self, shape: Bucket) -> bool:
         """Return True if a decode batch of this shape can occur."""
@@ -124,13 +132,13 @@ class DecodeSpace:
         return most_decode_blocks(batch_size, self.limits, self.kv_blocks)
 
 
-def space_of(phase: BucketPhase, limits: Limits, kv_blocks: int) -> ShapeSpace:
+def admissible_shape_space(phase: BucketPhase, limits: Limits, kv_blocks: int) -> ShapeSpace:
     """Return the admissible shapes of a phase, on a device with `kv_blocks` KV blocks."""
     if phase is BucketPhase.PROMPT:
-        return PromptSpace(limits, with_context=limits.has_context)
-    return DecodeSpace(limits, kv_blocks)
+        return PromptShapeSpace(limits, with_context=limits.has_context)
+    return DecodeShapeSpace(limits, kv_blocks)
 
 
-def holds(bucket: Bucket, shape: Bucket) -> bool:
+def holds_shape(bucket: Bucket, shape: Bucket) -> bool:
     """Return True if the bucket is at least as large as the shape in all dimensions."""
     return shape[0] <= bucket[0] and shape[1] <= bucket[1] and shape[2] <= bucket[2]

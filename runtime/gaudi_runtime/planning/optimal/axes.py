@@ -11,7 +11,7 @@ from heapq import heappush, heapreplace
 from itertools import accumulate
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace, holds
+from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace, holds_shape
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_MULTIPLES = 512
@@ -34,7 +34,7 @@ def choose_axes(space: ShapeSpace, traffic: Weights, value_limits: Bounds = MOST
     varying_dimensions = [dimension for dimension, values in enumerate(axes) if len(values) > 2]
     for dimension, max_values in zip(varying_dimensions, value_limits[len(varying_dimensions)], strict=True):
         weights = _axis_weights(traffic, dimension, axes[dimension])
-        axes[dimension] = list(choose_values(axes[dimension], weights, max_values))
+        axes[dimension] = list(choose_axis_values(axes[dimension], weights, max_values))
     return axes[0], axes[1], axes[2]
 
 
@@ -47,13 +47,13 @@ def round_to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
     return weights
 
 
-def cells_of(space: ShapeSpace, traffic: Weights, axes: Axes) -> tuple[dict[Bucket, float], dict[Bucket, float]]:
+def cells_of_axes(space: ShapeSpace, traffic: Weights, axes: Axes) -> tuple[dict[Bucket, float], dict[Bucket, float]]:
     """Return the traffic rounded up to the axes, and the traffic that no bucket would hold if it were rounded up."""
     needed = space.covering_buckets()
     rounded, kept = dict[Bucket, float](), dict[Bucket, float]()
     for shape, weight in traffic.items():
         (cell,) = round_to_axes({shape: weight}, axes)
-        if any(holds(bucket, cell) for bucket in needed):
+        if any(holds_shape(bucket, cell) for bucket in needed):
             rounded[cell] = rounded.get(cell, 0.0) + weight
         else:
             kept[shape] = weight
@@ -88,7 +88,7 @@ def _axis_weights(traffic: Weights, dimension: int, axis: Sequence[int]) -> list
     return weights
 
 
-def choose_values(values: Sequence[int], weights: Sequence[float], count: int) -> Sequence[int]:
+def choose_axis_values(values: Sequence[int], weights: Sequence[float], count: int) -> Sequence[int]:
     """Return at most `count` values that cause little padding, always with the largest value.
 
     The interval between two chosen values whose split saves the most padding is split first.

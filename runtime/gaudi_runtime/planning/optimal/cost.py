@@ -12,7 +12,7 @@ from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import GAUDI2_RATES
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.traffic.histogram import Traffic, total_weight
+from gaudi_runtime.traffic.histogram import Traffic, histogram_weight
 
 Cost = Callable[[BucketPhase, Bucket], float]
 
@@ -77,7 +77,7 @@ def price_in_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
 
 
 @dataclass(frozen=True)
-class PlanScore:
+class PlanCostScore:
     """The score of a plan by the cost model, for traffic of one phase: its graphs, padding and coverage.
 
     `graphs` counts the buckets of the phase. `padding` is the padded cost divided by the real cost, for traffic that
@@ -90,7 +90,7 @@ class PlanScore:
     coverage: float | None
 
 
-def score_plan(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> PlanScore:
+def score_plan_cost(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> PlanCostScore:
     """Score a plan for the traffic of one phase. `find` of the plan returns the bucket that a shape is padded to."""
     padded_cost = real_cost = covered_batches = 0.0
     for shape, batches in traffic.shapes_of(phase).items():
@@ -99,8 +99,8 @@ def score_plan(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cos
             covered_batches += batches
             padded_cost += batches * cost(phase, bucket)
             real_cost += batches * cost(phase, shape)
-    total_batches = total_weight(traffic.shapes_of(phase))
-    return PlanScore(
+    total_batches = histogram_weight(traffic.shapes_of(phase))
+    return PlanCostScore(
         graphs=len(plan.buckets_of(phase)),
         padding=padded_cost / real_cost if real_cost else None,
         coverage=covered_batches / total_batches if total_batches else None,

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.lookup import Finder
+from gaudi_runtime.buckets.lookup import BucketLookup
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.admissible_shapes import space_of
-from gaudi_runtime.planning.optimal.axes import cells_of, choose_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import admissible_shape_space
+from gaudi_runtime.planning.optimal.axes import cells_of_axes, choose_axes
 from gaudi_runtime.planning.optimal.cost import Cost, price_in_graphs
-from gaudi_runtime.planning.optimal.optimizer import fill_budget, needs_rows
-from gaudi_runtime.planning.optimal.prior import TrafficKind, sum_traffic
-from gaudi_runtime.planning.optimal.search import Buckets, PhaseInput, Search
+from gaudi_runtime.planning.optimal.optimizer import optimize_within_budget, optimizer_needs_rows
+from gaudi_runtime.planning.optimal.prior import PriorTrafficKind, sum_prior_traffic
+from gaudi_runtime.planning.optimal.search import Buckets, Search, SearchPhaseInput
 from gaudi_runtime.traffic.histogram import Weights
 
 TOLERANCE = 0.005
@@ -22,20 +22,20 @@ TOLERANCE = 0.005
 
 
 @dataclass(frozen=True)
-class ReferencePlan:
+class FewestGraphsReference:
     """The plan to compare with when searching the fewest graphs, with its limits and the cost of a batch."""
 
     plan: BucketPlan
     limits: Limits
     cost: Cost
 
-    def padded_compute(self, phase: BucketPhase, kind: TrafficKind) -> float:
+    def padded_compute(self, phase: BucketPhase, kind: PriorTrafficKind) -> float:
         """Return the compute of a kind of traffic that is padded by the reference plan."""
         return sum(
             weight * self.cost(phase, self._padded_bucket(phase, shape)) for shape, weight in kind.weights.items()
         )
 
-    def most_compute(self, phase: BucketPhase, kind: TrafficKind) -> float:
+    def most_compute(self, phase: BucketPhase, kind: PriorTrafficKind) -> float:
         """Return the limit of the padded compute of a kind of traffic."""
         real_compute = sum(weight * self.cost(phase, shape) for shape, weight in kind.weights.items())
         return max(self.padded_compute(phase, kind) * (kind.max_ratio + TOLERANCE), real_compute * kind.allowed_padding)
@@ -46,7 +46,7 @@ class ReferencePlan:
 
 
 def find_fewest_buckets(
-    phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, reference: ReferencePlan
+    phase: BucketPhase, kinds: tuple[PriorTrafficKind, ...], kv_blocks: int, reference: FewestGraphsReference
 ) -> Buckets:
     """Return few buckets of a phase that pad each kind of traffic no more than its limit.
 
@@ -63,18 +63,18 @@ class _FewestGraphs:
     """The search for a plan within the limits of all kinds. Only kinds above their limits have weight."""
 
     def __init__(
-        self, phase: BucketPhase, kinds: tuple[TrafficKind, ...], kv_blocks: int, reference: ReferencePlan
+        self, phase: BucketPhase, kinds: tuple[PriorTrafficKind, ...], kv_blocks: int, reference: FewestGraphsReference
     ) -> None:
         self._phase, self._kinds, self._cost = phase, kinds, reference.cost
         self._limits = [reference.most_compute(phase, kind) for kind in kinds]
-        space = space_of(phase, reference.limits, kv_blocks)
-        axes = choose_axes(space, sum_traffic(kinds))
+        space = admissible_shape_space(phase, reference.limits, kv_blocks)
+        axes = choose_axes(space, sum_prior_traffic(kinds))
         self._cells: list[Weights] = []
         for kind, limit in zip(kinds, self._limits, strict=True):
-            rounded, kept = cells_of(space, kind.weights, axes)
+            rounded, kept = cells_of_axes(space, kind.weights, axes)
             self._cells.append({cell: weight / limit for cell, weight in {**rounded, **kept}.items()})
         self._all = range(len(kinds))
-        cells = PhaseInput(space, axes, self._sum_cells(self._all), needs_rows(phase, reference.limits))
+        cells = SearchPhaseInput(space, axes, self._sum_cells(self._all), optimizer_needs_rows(phase, reference.limits))
         self._search = Search([cells], self._cost, price_in_graphs)
 
     def search_buckets(self, max_buckets: int) -> Buckets:
@@ -89,7 +89,7 @@ class _FewestGraphs:
         if best is None:
             self._weigh(self._all)
             search.start(next(iter(search.starts())))
-            fill_budget(search, max(max_buckets, search.least_price))
+            optimize_within_budget(search, max(max_buckets, search.least_price))
         else:
             search.start(best)
         return search.buckets(self._phase)
@@ -118,10 +118,10 @@ class _FewestGraphs:
     def _exceeding(self, kinds: Iterable[int]) -> list[int]:
         """Return those of the kinds whose padded compute exceeds their limits."""
         buckets = self._search.buckets(self._phase)
-        finder, costs = Finder(buckets), [self._cost(self._phase, bucket) for bucket in buckets]
+        finder, costs = BucketLookup(buckets), [self._cost(self._phase, bucket) for bucket in buckets]
         return [kind for kind in kinds if self._padded_compute(kind, finder, costs) > self._limits[kind]]
 
-    def _padded_compute(self, kind: int, finder: Finder, costs: Sequence[float]) -> float:
+    def _padded_compute(self, kind: int, finder: BucketLookup, costs: Sequence[float]) -> float:
         compute = 0.0
         for shape, weight in self._kinds[kind].weights.items():
             position = finder.find_position(*shape)

@@ -6,13 +6,13 @@ from itertools import product
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.admissible_shapes import space_of
-from gaudi_runtime.planning.optimal.axes import cells_of, choose_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import admissible_shape_space
+from gaudi_runtime.planning.optimal.axes import cells_of_axes, choose_axes
 from gaudi_runtime.planning.optimal.cost import Cost, Price, typical_cost
-from gaudi_runtime.planning.optimal.prior import TrafficKind, prior_traffic
-from gaudi_runtime.planning.optimal.search import Buckets, PhaseInput, Search
-from gaudi_runtime.planning.optimal.smoothing import similar_traffic, smooth
-from gaudi_runtime.traffic.histogram import Traffic, Weights, total_weight
+from gaudi_runtime.planning.optimal.prior import PriorTrafficKind, prior_traffic
+from gaudi_runtime.planning.optimal.search import Buckets, Search, SearchPhaseInput
+from gaudi_runtime.planning.optimal.smoothing import smooth_to_similar_shapes, smooth_traffic
+from gaudi_runtime.traffic.histogram import Traffic, Weights, histogram_weight
 
 BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
@@ -35,7 +35,7 @@ class Optimizer:
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
         self._limits, self._kv_blocks = limits, kv_blocks
         self._cost = cost or typical_cost(limits.block_size)
-        self._spaces = {phase: space_of(phase, limits, kv_blocks) for phase in BOTH}
+        self._spaces = {phase: admissible_shape_space(phase, limits, kv_blocks) for phase in BOTH}
         self._traffic: dict[BucketPhase, Weights] = {
             phase: {shape: weight for shape, weight in traffic.shapes_of(phase).items() if space.admits(shape)}
             for phase, space in self._spaces.items()
@@ -59,14 +59,16 @@ class Optimizer:
             lambda phase, bucket: self._cost(phase, bucket) / real_costs[phase],
             price,
         )
-        fill_budget(search, budget)
+        optimize_within_budget(search, budget)
         return {phase: search.buckets(phase) for phase in phases}
 
-    def _phase_input(self, phase: BucketPhase) -> PhaseInput:
+    def _phase_input(self, phase: BucketPhase) -> SearchPhaseInput:
         space, traffic = self._spaces[phase], self._traffic[phase]
         axes = choose_axes(space, traffic)
-        rounded, kept = cells_of(space, traffic, axes)
-        return PhaseInput(space, axes, {**smooth(rounded, axes), **kept}, needs_rows(phase, self._limits))
+        rounded, kept = cells_of_axes(space, traffic, axes)
+        return SearchPhaseInput(
+            space, axes, {**smooth_traffic(rounded, axes), **kept}, optimizer_needs_rows(phase, self._limits)
+        )
 
     def check_budget(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, setting_name: str) -> None:
         """Raise PlanImpossible as choose() does if the buckets that every plan needs exceed the budget."""
@@ -86,7 +88,7 @@ class Optimizer:
                 "Learn from the traffic of this model, or raise the limits"
             )
 
-    def traffic_kinds(self, phase: BucketPhase) -> tuple[TrafficKind, ...]:
+    def traffic_kinds(self, phase: BucketPhase) -> tuple[PriorTrafficKind, ...]:
         """Return the kinds of traffic of a phase: its admissible traffic, similar traffic, and unobserved traffic.
 
         Future traffic differs from past traffic, so buckets for the observed shapes alone are not sufficient. Raises
@@ -101,18 +103,20 @@ class Optimizer:
             / sum(self._total_cost(phase, kind.weights) for kind in unobserved_kinds)
         )
         return (
-            TrafficKind("traffic", traffic),
-            TrafficKind("similar traffic", similar_traffic(self._spaces[phase], traffic)),
+            PriorTrafficKind("traffic", traffic),
+            PriorTrafficKind("similar traffic", smooth_to_similar_shapes(self._spaces[phase], traffic)),
             *(
-                TrafficKind(kind.name, {shape: scale * weight for shape, weight in kind.weights.items()}, UNMET_MOST)
+                PriorTrafficKind(
+                    kind.name, {shape: scale * weight for shape, weight in kind.weights.items()}, UNMET_MOST
+                )
                 for kind in unobserved_kinds
             ),
         )
 
     def share_beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
         """Return the share of the phase's traffic that exceeds the limits."""
-        total = total_weight(traffic.shapes_of(phase))
-        return 1 - total_weight(self._traffic[phase]) / total if total else 0.0
+        total = histogram_weight(traffic.shapes_of(phase))
+        return 1 - histogram_weight(self._traffic[phase]) / total if total else 0.0
 
     def least_price(self, phase: BucketPhase, price: Price) -> float:
         """Return the total price of the buckets that every plan needs."""
@@ -122,7 +126,7 @@ class Optimizer:
         return sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
 
 
-def needs_rows(phase: BucketPhase, limits: Limits) -> bool:
+def optimizer_needs_rows(phase: BucketPhase, limits: Limits) -> bool:
     """Return True if each batch size needs a bucket with all blocks.
 
     With contiguous attention, vllm-gaudi first looks up the batch size by the blocks of the sequences, and then the
@@ -131,7 +135,7 @@ def needs_rows(phase: BucketPhase, limits: Limits) -> bool:
     return phase is BucketPhase.DECODE and limits.contiguous_paged_attention
 
 
-def fill_budget(search: Search, budget: float) -> None:
+def optimize_within_budget(search: Search, budget: float) -> None:
     """Make the cheapest plan found within a budget that has room for the buckets that every plan needs."""
     _, plan, start = min(_filled_plans(search, budget))
     search.start(plan, start)

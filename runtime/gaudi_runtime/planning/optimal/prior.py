@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log2
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_kv_blocks_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.optimal.cost import Cost
@@ -42,7 +42,7 @@ CONTEXT_POINTS = 4
 
 
 @dataclass(frozen=True)
-class TrafficKind:
+class PriorTrafficKind:
     """One kind of traffic, and the limit of its padded compute as a multiple of a reference plan's compute.
 
     Padded compute up to `allowed_padding` times the real compute is always within the limit.
@@ -54,7 +54,7 @@ class TrafficKind:
     allowed_padding: float = 1.0
 
 
-def sum_traffic(kinds: Iterable[TrafficKind]) -> dict[Bucket, float]:
+def sum_prior_traffic(kinds: Iterable[PriorTrafficKind]) -> dict[Bucket, float]:
     """Add up the prior traffic of all kinds."""
     weights: dict[Bucket, float] = {}
     for kind in kinds:
@@ -63,15 +63,15 @@ def sum_traffic(kinds: Iterable[TrafficKind]) -> dict[Bucket, float]:
     return weights
 
 
-def prior_kinds(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[TrafficKind, ...]:
+def prior_kinds(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[PriorTrafficKind, ...]:
     """Return the kinds of prior traffic, and for decode steps also their sum as a kind with a limit of its own."""
     kinds = prior_traffic(phase, limits, kv_blocks, cost)
     if phase is BucketPhase.PROMPT:
         return kinds
-    return *kinds, TrafficKind("all decode steps", sum_traffic(kinds), TOTAL_RATIO, LITTLE_PADDING)
+    return *kinds, PriorTrafficKind("all decode steps", sum_prior_traffic(kinds), TOTAL_RATIO, LITTLE_PADDING)
 
 
-def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[TrafficKind, ...]:
+def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost) -> tuple[PriorTrafficKind, ...]:
     """Return the prior traffic of a phase, in batches, for a device with `kv_blocks` KV blocks.
 
     The kinds of prompts are single prompts without context, single prompts with context, and batches of several
@@ -86,20 +86,20 @@ def prior_traffic(phase: BucketPhase, limits: Limits, kv_blocks: int, cost: Cost
         weights[shape] = weights.get(shape, 0.0) + share / cost(phase, shape)
     allowed = 1.0 if phase is BucketPhase.PROMPT else LITTLE_PADDING
     return tuple(
-        TrafficKind(name, weights, max_ratio, allowed) for (name, max_ratio), weights in weights_by_kind.items()
+        PriorTrafficKind(name, weights, max_ratio, allowed) for (name, max_ratio), weights in weights_by_kind.items()
     )
 
 
 def _prompt_shares(limits: Limits) -> Iterator[tuple[str, float, Bucket, float]]:
     """Yield kind, limit, shape and compute share of prompts. Engines batch only prompts without context."""
     min_tokens = ceil(LEAST_PROMPT_BLOCKS * limits.block_size)
-    for query_len in geometric_sizes(min(min_tokens, limits.longest_query), limits.longest_query, POINTS):
+    for query_len in geometric_prior_sizes(min(min_tokens, limits.longest_query), limits.longest_query, POINTS):
         yield "one prompt", 1.0, Bucket(1, query_len, 0), 1.0
         max_batch_size = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query_len)
-        for batch_size in geometric_sizes(2, max_batch_size, 1) if max_batch_size > 1 else ():
+        for batch_size in geometric_prior_sizes(2, max_batch_size, 1) if max_batch_size > 1 else ():
             yield "several prompts", 1.0, Bucket(batch_size, query_len, 0), 1.0
-        max_context = most_context_for_query(limits, query_len) if limits.has_context else 0
-        contexts = geometric_sizes(1, max_context, CONTEXT_POINTS) if max_context else []
+        max_context = most_context_kv_blocks_for_query(limits, query_len) if limits.has_context else 0
+        contexts = geometric_prior_sizes(1, max_context, CONTEXT_POINTS) if max_context else []
         for context_blocks in contexts:
             yield "one prompt with context", 1.0, Bucket(1, query_len, context_blocks), 1 / len(contexts)
 
@@ -116,7 +116,7 @@ def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, float,
     min_context = min(LEAST_CONTEXT / limits.block_size, max_context)
     steps = ceil(POINTS * log2(max_context / min_context))
     contexts = [min_context * (max_context / min_context) ** (step / max(steps, 1)) for step in range(steps + 1)]
-    for batch_size in geometric_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
+    for batch_size in geometric_prior_sizes(1, min(limits.max_num_seqs, kv_blocks), POINTS):
         min_sequences = 1 << batch_size.bit_length() - 1
         max_ratio = BUSY_RATIO if 2 * min_sequences > limits.max_num_seqs else NARROW_RATIO
         for context in contexts:
@@ -128,7 +128,7 @@ def _decode_shares(limits: Limits, kv_blocks: int) -> Iterator[tuple[str, float,
             yield name, max_ratio, Bucket(fitting_sequences, 1, blocks), 1.0
 
 
-def geometric_sizes(low: int, high: int, points: int) -> list[int]:
+def geometric_prior_sizes(low: int, high: int, points: int) -> list[int]:
     """Return the sizes of prior traffic: whole numbers from `low` to `high`, with about `points` per doubling."""
     steps = ceil(points * log2(high / low))
     return sorted({round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}) if steps else [high]

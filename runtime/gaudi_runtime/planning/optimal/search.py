@@ -12,8 +12,8 @@ from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace, holds
-from gaudi_runtime.planning.optimal.axes import Axes, choose_values
+from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace, holds_shape
+from gaudi_runtime.planning.optimal.axes import Axes, choose_axis_values
 from gaudi_runtime.planning.optimal.cost import Cost, Price
 
 Buckets = tuple[Bucket, ...]
@@ -28,7 +28,7 @@ ROW_COUNTS = (4, 5, 3, 6, 8, 2, 1)
 
 
 @dataclass(frozen=True)
-class PhaseInput:
+class SearchPhaseInput:
     """The input of a search for one phase: its shapes, the axes of its candidates, and the cells of its traffic.
 
     With `rows`, a batch size that has a bucket also needs one with all blocks.
@@ -56,7 +56,7 @@ class PhaseInput:
                 smallest = smallest._replace(num_blocks=max(smallest.num_blocks, smallest.batch_size))
                 if not self.rows and bucket.num_blocks < bucket.batch_size:
                     continue
-            if self.space.admits(smallest) and any(holds(other, bucket) for other in needed):
+            if self.space.admits(smallest) and any(holds_shape(other, bucket) for other in needed):
                 found.add(bucket)
         return found
 
@@ -64,7 +64,7 @@ class PhaseInput:
 class Search:
     """The plan of one or several phases, which is improved step by step."""
 
-    def __init__(self, phases: Sequence[PhaseInput], cost: Cost, price: Price) -> None:
+    def __init__(self, phases: Sequence[SearchPhaseInput], cost: Cost, price: Price) -> None:
         self.candidates: list[tuple[BucketPhase, Bucket]] = []
         self.plan: list[int] = []
         self._cells: list[tuple[BucketPhase, Bucket]] = []
@@ -82,7 +82,7 @@ class Search:
         self._found: list[int] = []
         self._gains: list[float] = []
 
-    def _add_phase(self, phase: PhaseInput, cost: Cost, price: Price, weights: list[float]) -> None:
+    def _add_phase(self, phase: SearchPhaseInput, cost: Cost, price: Price, weights: list[float]) -> None:
         name, first = phase.space.phase, len(self.candidates)
         buckets = sorted(phase.candidates())
         self.candidates += [(name, bucket) for bucket in buckets]
@@ -92,7 +92,7 @@ class Search:
         needed = phase.space.covering_buckets()
         self._fixed |= {positions[bucket] for bucket in needed}
         for cell, weight in phase.cells.items():
-            holders = [position for position, bucket in enumerate(buckets, first) if holds(bucket, cell)]
+            holders = [position for position, bucket in enumerate(buckets, first) if holds_shape(bucket, cell)]
             if holders:
                 self._cells.append((name, cell))
                 self._holders.append(holders)
@@ -104,7 +104,7 @@ class Search:
             sums = [0.0] * len(sizes)
             for cell, weight in phase.cells.items():
                 sums[min(bisect_left(sizes, cell.batch_size), len(sizes) - 1)] += weight
-            kept = [choose_values(sizes, sums, count) for count in ROW_COUNTS if count <= len(sizes)]
+            kept = [choose_axis_values(sizes, sums, count) for count in ROW_COUNTS if count <= len(sizes)]
             self._row_starts = [[tops[bisect_left(sizes, size)] for size in row] for row in kept]
 
     def starts(self) -> Iterator[list[int]]:
@@ -192,7 +192,7 @@ class Search:
     def _next(self, cell: int, position: int) -> int:
         _, shape = self._cells[cell]
         for other in self.plan[bisect_left(self.plan, position + 1) :]:
-            if holds(self.candidates[other][1], shape):
+            if holds_shape(self.candidates[other][1], shape):
                 return other
         raise AssertionError(f"{tuple(shape)} has no bucket")
 

@@ -11,7 +11,7 @@ from math import erf, log, sqrt
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.planning.optimal.admissible_shapes import ShapeSpace
-from gaudi_runtime.planning.optimal.axes import Axes, cells_of, choose_axes
+from gaudi_runtime.planning.optimal.axes import Axes, cells_of_axes, choose_axes
 from gaudi_runtime.traffic.histogram import Weights
 
 SPREAD_SHARE = 0.2
@@ -24,7 +24,7 @@ SPREAD_WIDTH = 0.3
 NEGLIGIBLE = 1e-4
 
 
-def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
+def smooth_traffic(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
     """Return traffic on the values of `axes`, with a share of its weight spread. The total weight stays the same."""
     weights = _spread({cell: weight * SPREAD_SHARE for cell, weight in traffic.items()}, axes)
     for cell, weight in traffic.items():
@@ -32,10 +32,10 @@ def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
     return weights
 
 
-def similar_traffic(space: ShapeSpace, traffic: Weights) -> dict[Bucket, float]:
+def smooth_to_similar_shapes(space: ShapeSpace, traffic: Weights) -> dict[Bucket, float]:
     """Return `traffic` with all of its weight spread over admissible shapes of similar sizes."""
     axes = choose_axes(space, traffic)
-    rounded, kept = cells_of(space, traffic, axes)
+    rounded, kept = cells_of_axes(space, traffic, axes)
     return {cell: weight for cell, weight in _spread(rounded, axes).items() if space.admits(cell)} | kept
 
 

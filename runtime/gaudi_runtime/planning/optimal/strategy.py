@@ -17,20 +17,20 @@ from gaudi_runtime.planning.optimal.cost import (
     price_in_bytes,
     price_in_graphs,
     price_in_seconds,
-    score_plan,
+    score_plan_cost,
     typical_cost,
 )
-from gaudi_runtime.planning.optimal.fewest_graphs import ReferencePlan, find_fewest_buckets
+from gaudi_runtime.planning.optimal.fewest_graphs import FewestGraphsReference, find_fewest_buckets
 from gaudi_runtime.planning.optimal.optimizer import BOTH, Optimizer
-from gaudi_runtime.planning.optimal.prior import prior_kinds, prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.prior import prior_kinds, prior_traffic, sum_prior_traffic
 from gaudi_runtime.planning.optimal.search import Buckets
 from gaudi_runtime.traffic.histogram import Traffic, Weights, parse_traffic
-from gaudi_runtime.traffic.padding import Padding, size_class
+from gaudi_runtime.traffic.padding import Padding, padding_size_class
 
 PhaseBuckets = dict[BucketPhase, Buckets]
 
 
-def optimal_buckets(
+def optimal_strategy_buckets(
     policy: BucketPolicy, limits: Limits, kv_blocks: int, make_exponential: Callable[[], BucketPlan]
 ) -> tuple[PhaseBuckets, list[str]]:
     """Return the buckets of strategy `Optimal` by phase, and warnings.
@@ -42,7 +42,7 @@ def optimal_buckets(
     _check_budget(settings)
     cost = typical_cost(limits.block_size)
     traffic = (
-        Traffic(*(sum_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH))
+        Traffic(*(sum_prior_traffic(prior_traffic(phase, limits, kv_blocks, cost)) for phase in BOTH))
         if settings.traffic is None
         else parse_traffic(settings.traffic)
     )
@@ -56,7 +56,7 @@ def optimal_buckets(
         if budget:
             return optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}"), warnings
     buckets: PhaseBuckets = {}
-    make_reference = cache(lambda: ReferencePlan(make_exponential(), limits, cost))
+    make_reference = cache(lambda: FewestGraphsReference(make_exponential(), limits, cost))
     for phase, graphs in _graph_budgets(settings):
         if graphs:
             buckets |= optimizer.choose((phase,), price_in_graphs, graphs, f"bucketing.optimal.{phase}Graphs")
@@ -70,7 +70,7 @@ def optimal_buckets(
     return buckets, warnings
 
 
-def check_optimal(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
+def check_optimal_strategy(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
     """Check the traffic and the budget of strategy `Optimal` without a search for buckets. Raises PlanImpossible."""
     settings = policy.optimal or OptimalSettings()
     _check_budget(settings)
@@ -112,21 +112,21 @@ def _shared_budgets(settings: OptimalSettings, limits: Limits) -> tuple[tuple[st
     )
 
 
-def forecast_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
+def forecast_strategy_padding(policy: BucketPolicy, limits: Limits, plan: BucketPlan) -> dict[BucketPhase, Padding]:
     """Return the padding by phase that strategy `Optimal` forecasts; empty if the plan was not learned from traffic."""
     if policy.strategy is not Strategy.OPTIMAL or policy.optimal is None or policy.optimal.traffic is None:
         return {}
     traffic, cost = parse_traffic(policy.optimal.traffic), typical_cost(limits.block_size)
 
     def forecast(phase: BucketPhase, shapes: Weights) -> float | None:
-        return score_plan(plan, phase, Traffic(shapes, shapes), cost).padding
+        return score_plan_cost(plan, phase, Traffic(shapes, shapes), cost).padding
 
     paddings = {}
     for phase in BOTH:
         shapes = traffic.shapes_of(phase)
         by_size = {
-            size: forecast(phase, {shape: shapes[shape] for shape in shapes if size_class(shape) == size})
-            for size in set(map(size_class, shapes))
+            size: forecast(phase, {shape: shapes[shape] for shape in shapes if padding_size_class(shape) == size})
+            for size in set(map(padding_size_class, shapes))
         }
         if overall := forecast(phase, shapes):
             paddings[phase] = Padding(cost, {size: padding for size, padding in by_size.items() if padding}, overall)

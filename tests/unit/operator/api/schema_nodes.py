@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gaudi_operator.api.crd import root_schema
-from gaudi_operator.api.schema import Schema
+from gaudi_operator.api.crd import inference_crd_schema
+from gaudi_operator.api.structural_schema import Schema
 
 
 def nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
@@ -16,7 +16,7 @@ def nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
             yield from nodes(schema[key], path + mark)
 
 
-ROOT = root_schema()
+ROOT = inference_crd_schema()
 SPEC = dict(nodes(ROOT["properties"]["spec"], "spec"))
 STATUS = dict(nodes(ROOT["properties"]["status"], "status"))
 NODES = SPEC | STATUS

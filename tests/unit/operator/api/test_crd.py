@@ -7,47 +7,47 @@ import pytest
 import yaml
 
 from gaudi_operator.api.crd import (
-    chart_template,
+    crd_chart_template,
     crd_yaml,
     crds_yaml,
-    custom_resource_definition,
-    generated_files,
+    generated_crd_files,
+    inference_crd,
     main,
-    outdated_files,
-    write_files,
+    outdated_crd_files,
+    write_crd_files,
 )
 from tests.unit.operator.api.schema_nodes import NODES
 
 CHECKOUT = Path(__file__).parents[4]
-VERSION = custom_resource_definition()["spec"]["versions"][0]
+VERSION = inference_crd()["spec"]["versions"][0]
 
 
 def test_generated_files_are_up_to_date() -> None:
-    assert outdated_files(CHECKOUT) == [], "run `make generate`"
+    assert outdated_crd_files(CHECKOUT) == [], "run `make generate`"
 
 
 def test_changed_file_is_out_of_date(tmp_path: Path) -> None:
-    write_files(tmp_path)
+    write_crd_files(tmp_path)
     (tmp_path / "docs/reference/gaudi-inference/spec.md").write_text("by hand")
-    assert outdated_files(tmp_path) == ["docs/reference/gaudi-inference/spec.md"]
+    assert outdated_crd_files(tmp_path) == ["docs/reference/gaudi-inference/spec.md"]
 
 
 def test_page_that_is_no_longer_generated_is_out_of_date(tmp_path: Path) -> None:
-    write_files(tmp_path)
+    write_crd_files(tmp_path)
     (tmp_path / "docs/reference/gaudi-inference/gone.md").write_text("")
-    assert outdated_files(tmp_path) == ["docs/reference/gaudi-inference/gone.md"]
+    assert outdated_crd_files(tmp_path) == ["docs/reference/gaudi-inference/gone.md"]
 
 
 def test_page_that_is_no_longer_generated_is_deleted(tmp_path: Path) -> None:
     page = tmp_path / "docs/reference/gaudi-inference/gone.md"
     page.parent.mkdir(parents=True)
     page.write_text("")
-    write_files(tmp_path)
+    write_crd_files(tmp_path)
     assert not page.exists()
 
 
 def test_missing_file_is_out_of_date(tmp_path: Path) -> None:
-    assert outdated_files(tmp_path) == list(generated_files())
+    assert outdated_crd_files(tmp_path) == list(generated_crd_files())
 
 
 def test_check_names_the_outdated_file_and_the_command(
@@ -73,7 +73,7 @@ def test_unknown_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_manifest_equals_the_crd() -> None:
-    assert yaml.safe_load(crd_yaml()) == custom_resource_definition()
+    assert yaml.safe_load(crd_yaml()) == inference_crd()
 
 
 def test_only_version_is_served_and_stored() -> None:
@@ -98,13 +98,13 @@ def test_default_printer_columns_are_the_expected_ones() -> None:
 
 
 def test_chart_template_has_the_manifest_inside_helm_conditions() -> None:
-    named = re.sub(r"(?m)^.*gaudi-operator\.metadata.* \"name\" \"(.*?)\".*$", r"  name: \1", chart_template())
+    named = re.sub(r"(?m)^.*gaudi-operator\.metadata.* \"name\" \"(.*?)\".*$", r"  name: \1", crd_chart_template())
     lines = [line for line in named.splitlines(keepends=True) if "{{-" not in line]
     assert "".join(lines).replace('{{ "{{" }}', "{{") == crds_yaml()
 
 
 def test_chart_keeps_the_crd_only_if_configured() -> None:
     kept = '$keep := ternary (dict "helm.sh/resource-policy" "keep") dict .Values.crds.keep'
-    assert chart_template().count(kept) == 2
-    assert chart_template().startswith("{{- if .Values.crds.install }}\n")
-    assert chart_template().endswith("{{- end }}\n")
+    assert crd_chart_template().count(kept) == 2
+    assert crd_chart_template().startswith("{{- if .Values.crds.install }}\n")
+    assert crd_chart_template().endswith("{{- end }}\n")

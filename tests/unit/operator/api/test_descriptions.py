@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.crd import custom_resource_definition
-from gaudi_operator.api.descriptions import with_bounds
+from gaudi_operator.api.crd import inference_crd
+from gaudi_operator.api.descriptions import add_bounds_to_descriptions
 
-SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SCHEMA = inference_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 def described(field: dict[str, Any]) -> str:
     """Return the description of a field with these properties."""
-    schema = with_bounds({"type": "object", "properties": {"a": {"description": "A.", **field}}})
+    schema = add_bounds_to_descriptions({"type": "object", "properties": {"a": {"description": "A.", **field}}})
     return str(schema["properties"]["a"]["description"])
 
 
@@ -39,7 +39,7 @@ def test_description_ends_with_bounds_and_default(field: dict[str, Any], text: s
 
 def test_fields_of_list_entries_are_described() -> None:
     properties = {"b": {"type": "integer", "minimum": 0, "maximum": 1, "description": "B."}}
-    schema = with_bounds({"properties": {"a": {"type": "array", "items": {"properties": properties}}}})
+    schema = add_bounds_to_descriptions({"properties": {"a": {"type": "array", "items": {"properties": properties}}}})
     assert schema["properties"]["a"]["items"]["properties"]["b"]["description"] == "B. Between 0 and 1."
 
 

@@ -12,7 +12,7 @@ from gaudi_operator.api.schema_keywords import PRESERVE
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.api.v1alpha1.rollout import Rollout
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.rendering.runtime_config import bucket_policy
+from gaudi_operator.core.rendering.runtime_config import runtime_config_bucket_policy
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import plan_hash
 from tests.support.builders import gaudi_inference, minimal_gaudi_inference
@@ -60,7 +60,7 @@ def test_bucket_policy_has_the_plan_hash_of_the_contract() -> None:
     spec = GaudiInferenceSpec.model_validate(gaudi_inference(bucketing={"strategy": "Linear", **blocks})["spec"])
     policy = BucketPolicy.model_validate({"strategy": "linear", **blocks})
     limits = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256)
-    assert plan_hash(bucket_policy(spec), limits) == plan_hash(policy, limits)
+    assert plan_hash(runtime_config_bucket_policy(spec), limits) == plan_hash(policy, limits)
 
 
 def test_runtime_config_refuses_unknown_fields() -> None:

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.crd import class_schema
+from gaudi_operator.api.crd import class_crd_schema
 from gaudi_operator.api.reference.kubernetes_types import KUBERNETES_TYPES, KubernetesType
 from gaudi_operator.api.reference.pages import FOLDER, class_page, inference_pages
-from gaudi_operator.api.reference.tables import nested_fields
+from gaudi_operator.api.reference.tables import nested_table_rows
 from tests.unit.operator.api.schema_nodes import ROOT, SPEC
 
 PAGES = {path.removeprefix(f"{FOLDER}/"): text for path, text in inference_pages(ROOT).items()}
 SECTIONS = PAGES["spec.md"]
 TYPES = PAGES["index.md"].partition("## Kubernetes types")[2]
-ALL = "\n".join((*PAGES.values(), class_page(class_schema())))
+ALL = "\n".join((*PAGES.values(), class_page(class_crd_schema())))
 
 
 def test_row_has_type_bounds_default_and_description() -> None:
@@ -73,13 +73,13 @@ def test_difference_to_a_kubernetes_type_is_described() -> None:
 
 @pytest.mark.parametrize("kind", KUBERNETES_TYPES, ids=lambda each: each.name)
 def test_described_kubernetes_members_exist_in_the_schema(kind: KubernetesType) -> None:
-    assert kind.differences <= {row.path for row in nested_fields(kind.schema)}
+    assert kind.differences <= {row.path for row in nested_table_rows(kind.schema)}
 
 
 def test_every_field_of_a_section_has_a_row() -> None:
     engine = SPEC["spec.engine"]
     below = [path for path in SPEC if path.startswith("spec.engine.") and path[-1] not in "]}"]
-    assert len(list(nested_fields(engine))) == len(below)
+    assert len(list(nested_table_rows(engine))) == len(below)
 
 
 def test_pipe_character_is_escaped_in_tables() -> None:

@@ -6,12 +6,12 @@ import pytest
 from pydantic import Field, ValidationError
 
 from gaudi_operator.api.base import ApiModel
-from gaudi_operator.api.schema import structural_schema
-from gaudi_operator.api.schema_keywords import mark_operator_default
-from gaudi_operator.api.spelling import ContractEnum, cel_is_one_of
+from gaudi_operator.api.schema_keywords import replace_default_keyword
+from gaudi_operator.api.spelling import ContractEnumSpelling, cel_is_one_of_spellings
+from gaudi_operator.api.structural_schema import structural_schema
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rollout.revision import revision_inputs, serialize_inputs
+from gaudi_operator.core.rollout.revision import revision_inputs, serialize_revision_inputs
 from gaudi_runtime.contract.bucketing import Strategy
 from tests.unit.operator.api.schema_nodes import SPEC
 from tests.unit.operator.core.resources import inference, resource
@@ -29,10 +29,10 @@ WITH: dict[str, Any] = {
 class Spoken(ApiModel):
     """A model with two enum fields."""
 
-    word: Annotated[Strategy, ContractEnum()] = Field(
-        Strategy.LINEAR, description="A word.", json_schema_extra=mark_operator_default
+    word: Annotated[Strategy, ContractEnumSpelling()] = Field(
+        Strategy.LINEAR, description="A word.", json_schema_extra=replace_default_keyword
     )
-    other: Annotated[Strategy, ContractEnum()] | None = Field(None, description="Another word.")
+    other: Annotated[Strategy, ContractEnumSpelling()] | None = Field(None, description="Another word.")
 
 
 def contract_spelling(value: str) -> str:
@@ -67,7 +67,7 @@ def test_schema_has_only_capitalized_values() -> None:
 
 def test_one_of_rule_lists_the_allowed_values() -> None:
     expected = "(self.?bucketing.?strategy.orValue('') in ['Linear', 'File'])"
-    assert cel_is_one_of("bucketing.strategy", Strategy.LINEAR, Strategy.FILE) == expected
+    assert cel_is_one_of_spellings("bucketing.strategy", Strategy.LINEAR, Strategy.FILE) == expected
 
 
 @pytest.mark.parametrize(("path", "value"), WORDS)
@@ -76,7 +76,7 @@ def test_runtime_config_spells_enum_values_in_camel_case(path: str, value: str) 
     asked = inference(**{section: {field: value, **(WITH.get(value, {}) if field == "strategy" else {})}})
     config = runtime_config(asked).model_dump(mode="json", by_alias=True)
     assert config[section][field] == contract_spelling(value)
-    assert serialize_inputs(revision_inputs(asked))[section][field] == value
+    assert serialize_revision_inputs(revision_inputs(asked))[section][field] == value
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from gaudi_operator.api.schema import INT_OR_STRING, Schema
 from gaudi_operator.api.schema_keywords import PRESERVE
+from gaudi_operator.api.structural_schema import INT_OR_STRING, Schema
 from gaudi_operator.core.inference import BLOCKS
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 

@@ -13,17 +13,17 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.tracing import TraceReceiver
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
-from gaudi_operator.core.bucket_policy_check import FindResult, PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, FindResult
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.observed import Observed, PodReport
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.core.observed import Observed, ObservedReport
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.client import ClusterClient as Client
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
-from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.store import Store, StoreKey
 from gaudi_operator.shell.watching.trimmed_objects import trim_object
-from gaudi_operator.shell.writing.apply import Writer
+from gaudi_operator.shell.writing.writer import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.support.builders import Object, copied
 from tests.unit.operator.core.reports import FULL, PLANNED
@@ -57,7 +57,7 @@ class Cluster:
     resource: Object
     defaults: InstallationDefaults = DEFAULTS
     api: Api = field(default_factory=Api)
-    reports: dict[str, PodReport] = field(default_factory=dict)
+    reports: dict[str, ObservedReport] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     cards: int | None = None
     queue: bool = False
@@ -108,7 +108,7 @@ class Cluster:
             status_held_since=START,  # short-lived states are over at the next reconcile
         )
 
-    def operate(self, find_result: FindResult = PolicyCheck.run) -> Decision:
+    def operate(self, find_result: FindResult = BucketPolicyCheck.run) -> Decision:
         """Run one reconcile and perform its actions. The clock advances by one second."""
         self.now += timedelta(seconds=1)
         plan = decide(self.observed(), self.defaults, find_result)
@@ -145,7 +145,7 @@ class Cluster:
             store.put(each)
         transport = _Memory(ApiServer({(namespace, ""): self.api}, lambda: self.seconds))
         writer = Writer(Client(transport, lambda *_: None), store, Clock(now=lambda: self.now))
-        key = Key(namespace, self.resource["metadata"]["name"])
+        key = StoreKey(namespace, self.resource["metadata"]["name"])
         for action in actions:
             with suppress(StopIteration):
                 writer.perform(key, action).send(None)
@@ -194,7 +194,7 @@ class Cluster:
         given |= PLANNED
         given["plan_hash"] = pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
         received = WarmupReport(phase=phase, **{**given, **fields})
-        self.reports[pod["metadata"]["uid"]] = PodReport(status["containerID"], self.now, received)
+        self.reports[pod["metadata"]["uid"]] = ObservedReport(status["containerID"], self.now, received)
         status["ready"] = phase is Phase.SERVING
 
     def restart(self, name: str) -> None:
@@ -267,7 +267,7 @@ class _Memory:
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
-    ) -> ApiResponse:
+    ) -> ApiClientResponse:
         """Send one request."""
         return self.server.answer(method, path, body, content_type)
 

@@ -5,7 +5,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, KIND, GaudiInferenceClass
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.children.desired import limited_children
+from gaudi_operator.core.children.child_actions import limited_children
 from gaudi_operator.core.classes import ResolvedClass, fill_class_defaults
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.rollout.revision import Revision

@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gaudi_operator.core.names import CONTAINER, GATE, NAME_LABEL, PLAN_HASH_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.observed import Observed, PodReport
-from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.observed import Observed, ObservedReport
+from gaudi_operator.core.pods.pod_view import PodView, read_pod_views
 from gaudi_runtime.contract.report import WarmupReport
 from tests.support.builders import Object
 from tests.unit.operator.core.reports import PLAN
@@ -74,5 +74,5 @@ def view(
     """Return the operator's view of a pod. Container `c1` has sent `report`, unless `word` overrides these fields."""
     manifest = pod() if manifest is None else manifest
     given = {"container_id": "c1", "received_at": NOW - timedelta(seconds=1), "report": report, **word}
-    reports = {manifest["metadata"]["uid"]: PodReport(**given)} if report or word else {}
-    return read_pods(Observed(resource(), pods=(manifest,), reports=reports, now=now))[0]
+    reports = {manifest["metadata"]["uid"]: ObservedReport(**given)} if report or word else {}
+    return read_pod_views(Observed(resource(), pods=(manifest,), reports=reports, now=now))[0]

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.core.inference import Inference, read_inference
-from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
+from gaudi_operator.core.installation import InstallationDefaults, InstallationHostPath
 from gaudi_operator.core.rollout.revision import RevisionInputs, revision_inputs
 from tests.support.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
-ANY_HOST_PATH = (AllowedHostPath("/"),)
+ANY_HOST_PATH = (InstallationHostPath("/"),)
 DEFAULTS = InstallationDefaults(
     runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=ANY_HOST_PATH, allow_simulation=True
 )

@@ -8,24 +8,24 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.problems.pod_problems import pod_problem, worst_pod_problem
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.scale_step import RolloutPolicy, RolloutProgress, RolloutStep
+from gaudi_operator.core.rollout.rollout_step import RolloutStep, RolloutStepLimits, RolloutStepProgress
 from gaudi_operator.core.rollout.state import RolloutState, State
-from gaudi_operator.core.status.warmup_figures import plan_state
+from gaudi_operator.core.status.warmup_figures import warmup_plan_state
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 
-DONE = RolloutStep(RolloutProgress.DONE)
-WAITING = RolloutStep(RolloutProgress.WAITING)
+DONE = RolloutStep(RolloutStepProgress.DONE)
+WAITING = RolloutStep(RolloutStepProgress.WAITING)
 IMPOSSIBLE = inference(bucketing={"strategy": "File", "file": "(1, 1, 8)"})
 """No line needs a prompt bucket."""
-PAUSED = RolloutStep(RolloutProgress.PAUSED)
+PAUSED = RolloutStep(RolloutStepProgress.PAUSED)
 
 
 def serving(
@@ -77,11 +77,11 @@ def state_of(
         "terminations": {},
         "failures": {},
         "forbidden": {},
-        "rollout": RolloutState(RolloutPolicy(desired, 1, unavailable), None, revision, step),
+        "rollout": RolloutState(RolloutStepLimits(desired, 1, unavailable), None, revision, step),
         **fields,
     }
     state = State(**given)
-    return replace(state, plan=plan_state(state))
+    return replace(state, plan=warmup_plan_state(state))
 
 
 def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fields: Any) -> State:
@@ -90,13 +90,13 @@ def having_served(served: int, pods: Iterable[PodView], desired: int = 2, **fiel
     return state_of(pods, desired=desired, previous_status=before, **fields)
 
 
-def problem_of(pod: PodView, state: State, room: ExpectedRoom) -> Problem | None:
+def problem_of(pod: PodView, state: State, room: RoomCriterion) -> Problem | None:
     """Return the problem of `pod` by the criteria of the pod's revision."""
     return pod_problem(pod, state.problem_criteria(pod.revision, room))
 
 
 def first_problem_of(
-    pods: Iterable[PodView], workloads: Iterable[Manifest], state: State, room: ExpectedRoom
+    pods: Iterable[PodView], workloads: Iterable[Manifest], state: State, room: RoomCriterion
 ) -> Problem | None:
     """Return the worst problem of `pods` and `workloads` by the criteria of the current revision."""
     return worst_pod_problem(pods, workloads, state.problem_criteria(state.current_name or "", room))

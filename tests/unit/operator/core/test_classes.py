@@ -8,12 +8,12 @@ import pytest
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 from gaudi_operator.core.classes import (
-    FilledInference,
+    ClassFilledInference,
     ResolvedClass,
+    class_selector_matches,
+    classes_need_namespace_labels,
     fill_class_defaults,
-    needs_namespace_labels,
     resolve_class,
-    selector_matches,
 )
 from gaudi_operator.core.names import CONTROLLER_ANNOTATION
 from gaudi_operator.core.observed import Observed
@@ -148,7 +148,7 @@ def test_class_without_a_spec_belongs_to_another_controller(written: Object) -> 
     bare = {"metadata": {"name": "gold"}, **written}
     assert platform(bare, className="gold") == ResolvedClass(served_elsewhere=True)
     assert platform(bare) == ResolvedClass()
-    assert not needs_namespace_labels(Observed(resource(), classes=(bare,)))
+    assert not classes_need_namespace_labels(Observed(resource(), classes=(bare,)))
 
 
 def test_class_of_a_newer_release_is_refused() -> None:
@@ -170,7 +170,7 @@ def test_refused_class_keeps_its_name_and_limits() -> None:
 
 @pytest.mark.parametrize(("classes", "asks"), [((), False), ((DEFAULT,), False), ((DEFAULT, FOR_CHAT), True)])
 def test_namespace_labels_are_read_if_a_class_selects_namespaces(classes: tuple[Object, ...], asks: bool) -> None:
-    assert needs_namespace_labels(Observed(resource(), classes=classes)) is asks
+    assert classes_need_namespace_labels(Observed(resource(), classes=classes)) is asks
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_namespace_labels_are_read_if_a_class_selects_namespaces(classes: tuple[
 )
 def test_namespace_selector_matches_as_in_kubernetes(operator: str, values: list[str], holds: bool) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
-    assert selector_matches(LabelSelector.model_validate(said), {"team": "chat"}) is holds
+    assert class_selector_matches(LabelSelector.model_validate(said), {"team": "chat"}) is holds
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_namespace_selector_matches_as_in_kubernetes(operator: str, values: list
 )
 def test_all_selector_labels_must_match(labels: dict[str, str], selected: bool) -> None:
     assert (
-        selector_matches(LabelSelector.model_validate({"matchLabels": {"team": "chat", "tier": "a"}}), labels)
+        class_selector_matches(LabelSelector.model_validate({"matchLabels": {"team": "chat", "tier": "a"}}), labels)
         is selected
     )
 
@@ -216,7 +216,7 @@ def test_namespace_without_the_label_matches_only_negative_operators(
     operator: str, values: list[str], holds: bool, labels: dict[str, str]
 ) -> None:
     said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
-    assert selector_matches(LabelSelector.model_validate(said), labels) is holds
+    assert class_selector_matches(LabelSelector.model_validate(said), labels) is holds
 
 
 DEFAULTS_OF_A_CLASS: dict[str, Any] = {
@@ -237,7 +237,7 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
 }
 
 
-def filled(class_defaults: dict[str, Any] = DEFAULTS_OF_A_CLASS, **spec: Any) -> FilledInference:
+def filled(class_defaults: dict[str, Any] = DEFAULTS_OF_A_CLASS, **spec: Any) -> ClassFilledInference:
     says = platform(gaudi_class(default=True, defaults=class_defaults), **spec)
     return fill_class_defaults(inference(**spec), says, DEFAULTS)
 

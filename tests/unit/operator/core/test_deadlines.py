@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.condition import is_settling
+from gaudi_operator.core.gate.condition import is_gate_condition_settling
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.rollout.replicas import count_ending_pods
-from gaudi_operator.core.rollout.revision_choice import is_on_trial
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
+from gaudi_operator.core.rollout.revision_choice import is_chosen_revision_on_trial
+from gaudi_operator.core.rollout.workload_replicas import count_ending_workload_pods
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -34,7 +34,7 @@ def unschedulable(seconds: int, terminating: bool = False) -> PodView:
 def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come: bool = False) -> Deadlines:
     """Return the deadlines that result from evaluating the problems of a revision's pods and workloads."""
     state = state_of(pods)
-    first_problem_of(pods, workloads, state, ExpectedRoom(to_come))
+    first_problem_of(pods, workloads, state, RoomCriterion(to_come))
     return state.deadlines
 
 
@@ -70,14 +70,14 @@ def test_workload_with_refused_pods_requeues_at_its_deadline() -> None:
 
 def test_opened_gate_requeues_after_the_kubelets_reaction_time() -> None:
     deadlines = Deadlines(NOW)
-    assert is_settling(view(pod(conditions=(gate_condition(True, since=ago(4)),))), deadlines)
+    assert is_gate_condition_settling(view(pod(conditions=(gate_condition(True, since=ago(4)),))), deadlines)
     assert deadlines.requeue_after == pytest.approx(6.1)
 
 
 def test_canary_requeues_at_the_end_of_its_observation() -> None:
     held = view(pod(revision="new", conditions=(gate_condition(True, since=ago(20)), READY)))
     deadlines = Deadlines(NOW)
-    assert is_on_trial("new", "old", [held, serving("o", "old")], 60, deadlines)
+    assert is_chosen_revision_on_trial("new", "old", [held, serving("o", "old")], 60, deadlines)
     assert deadlines.requeue_after == pytest.approx(40.1)
 
 
@@ -93,7 +93,7 @@ def test_terminating_pod_requeues_when_it_is_overdue() -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
     deadlines = Deadlines(NOW)
-    assert count_ending_pods([view(ending)], Observed(resource()), deadlines) == 1
+    assert count_ending_workload_pods([view(ending)], Observed(resource()), deadlines) == 1
     assert deadlines.requeue_after == pytest.approx(40.1)
 
 
@@ -106,7 +106,7 @@ def test_decision_independent_of_time_does_not_requeue(seen: PodView) -> None:
 def test_pod_past_its_grace_period_holds_its_cards_briefly(past: int, count: int) -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = ago(past)
-    assert count_ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count
+    assert count_ending_workload_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count
 
 
 def test_restarted_operator_continues_the_deadline() -> None:

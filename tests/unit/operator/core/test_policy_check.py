@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.admission.engine_settings import policy_check
-from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
+from gaudi_operator.core.admission.engine_settings import engine_policy_check
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPolicyCheckPending
 from gaudi_operator.core.decide import decide
-from gaudi_runtime.buckets.bucket_plan import DropRule
+from gaudi_runtime.buckets.bucket_plan import PlanDropRule
 from gaudi_runtime.errors import Problem
 from tests.support.builders import merged
 from tests.unit.operator.core.cluster import Cluster
@@ -21,11 +21,11 @@ IMPOSSIBLE = {"strategy": "Linear", "prompt": {"query": {"min": 0, "max": 512, "
 
 
 def refused(**spec: Any) -> Problem | None:
-    return policy_check(inference(**spec)).run()
+    return engine_policy_check(inference(**spec)).run()
 
 
-def pending(check: PolicyCheck) -> Problem | None:
-    raise CheckPending(check)
+def pending(check: BucketPolicyCheck) -> Problem | None:
+    raise BucketPolicyCheckPending(check)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def pending(check: PolicyCheck) -> Problem | None:
         ),
         (
             {"strategy": "File", "file": "(1, 512, 0)\n(1, 1, 8)"},
-            ["spec.bucketing: no prompt bucket", f"1 dropped because {DropRule.OVER_BUDGET}"],
+            ["spec.bucketing: no prompt bucket", f"1 dropped because {PlanDropRule.OVER_BUDGET}"],
         ),
     ],
     ids=["range that contradicts itself", "no bucket"],
@@ -85,7 +85,7 @@ def test_stored_revision_needs_no_check() -> None:
 
 def test_decision_waiting_for_a_check_has_no_actions() -> None:
     decision = decide(Cluster(resource()).observed(), DEFAULTS, pending)
-    assert decision.pending_check == policy_check(inference())
+    assert decision.pending_check == engine_policy_check(inference())
     assert not decision.actions
     assert not decision.events
 
@@ -117,8 +117,8 @@ def test_key_distinguishes_policies_limits_memory_and_gaps() -> None:
         {"accelerator": {"deviceMemory": "2276"}},
         {"warmup": {"policy": "Skip"}},
     ]
-    assert len({policy_check(inference(**spec)).key for spec in specs}) == len(specs)
-    assert policy_check(inference()).key == policy_check(inference()).key
+    assert len({engine_policy_check(inference(**spec)).key for spec in specs}) == len(specs)
+    assert engine_policy_check(inference()).key == engine_policy_check(inference()).key
 
 
 def test_status_has_no_plan_before_the_first_report() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.quantities import format_memory, parse_bytes, parse_quantity
+from gaudi_operator.core.quantities import format_memory_quantity, parse_byte_quantity, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def test_invalid_quantity_is_refused(text: str) -> None:
 
 
 def test_bytes_are_rounded_down() -> None:
-    assert parse_bytes("1.5") == 1
+    assert parse_byte_quantity("1.5") == 1
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0"), (3805, "3805"), (10_000, "10Ki"), (16 * 2**30, "16Gi"), (2**30 + 1, "1025Mi")]
 )
 def test_smallest_quantity_for_bytes(size: int, text: str) -> None:
-    assert format_memory(size) == text
+    assert format_memory_quantity(size) == text
 
 
 @given(st.integers(0, 2**60))
 def test_smallest_quantity_holds_its_bytes_and_hardly_more(size: int) -> None:
-    assert size <= parse_bytes(format_memory(size)) <= size * 1.11 + 1
+    assert size <= parse_byte_quantity(format_memory_quantity(size)) <= size * 1.11 + 1

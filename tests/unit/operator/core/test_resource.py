@@ -10,9 +10,9 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.inference import (
     MOST_LEVELS,
     SpecUnreadable,
-    drop_oversized_blocks,
+    drop_oversized_inference_blocks,
     read_inference,
-    read_sections,
+    read_inference_sections,
 )
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode
@@ -28,7 +28,9 @@ def test_unknown_value_makes_a_spec_unreadable() -> None:
 
 
 def test_readable_sections_of_an_unreadable_spec_are_read() -> None:
-    found = read_sections(resource(replicas=7, rollout={"type": "Sideways"}, readiness={"onRecompiles": "Ignore"}))
+    found = read_inference_sections(
+        resource(replicas=7, rollout={"type": "Sideways"}, readiness={"onRecompiles": "Ignore"})
+    )
     assert found.unreadable
     assert found.unreadable.reason == "SpecUnreadable"
     assert (found.spec.replicas, found.spec.readiness.on_recompiles) == (7, OnRecompiles.IGNORE)
@@ -48,7 +50,7 @@ def test_readable_sections_of_an_unreadable_spec_are_read() -> None:
 def test_spec_with_large_blocks_is_unreadable(section: str, field: str, block: Any) -> None:
     spec = resource(replicas=7, readiness={"onRecompiles": "Ignore"})["spec"]
     spec[section] = {**spec.get(section, {}), **({"maxReplicas": 2} if section == "autoscaling" else {}), field: block}
-    found = read_sections({**resource(), "spec": drop_oversized_blocks(spec)})
+    found = read_inference_sections({**resource(), "spec": drop_oversized_inference_blocks(spec)})
     assert found.unreadable
     assert found.unreadable.reason == "SpecUnreadable"
     assert found.unreadable.message.startswith(f"spec.{section}.{field} has 65")
@@ -60,9 +62,9 @@ def test_spec_with_deep_blocks_is_unreadable() -> None:
     for _ in range(MOST_LEVELS):
         block = [block]
     spec = resource(pod={"affinity": {"a": block[0]}})["spec"]
-    assert drop_oversized_blocks(spec) == spec
+    assert drop_oversized_inference_blocks(spec) == spec
     spec["pod"]["affinity"] = {"a": block}
-    found = read_sections({**resource(), "spec": drop_oversized_blocks(spec)})
+    found = read_inference_sections({**resource(), "spec": drop_oversized_inference_blocks(spec)})
     assert "spec.pod.affinity has more than 32 levels." in str(found.unreadable)
 
 
@@ -70,14 +72,14 @@ def test_blocks_are_large_together() -> None:
     half = "x" * 33_000
     spec = resource(pod={"affinity": {"a": half}}, autoscaling={"maxReplicas": 2, "behavior": {"b": half}})["spec"]
     assert "spec.pod.affinity has 33" in str(
-        read_sections({**resource(), "spec": drop_oversized_blocks(spec)}).unreadable
+        read_inference_sections({**resource(), "spec": drop_oversized_inference_blocks(spec)}).unreadable
     )
 
 
 def test_spec_with_many_variables_is_read() -> None:
     env = [{"name": f"A{number}", "value": "x" * 1024} for number in range(64)]
     spec = resource(engine={"env": env}, pod={"affinity": {"a": "x" * 60_000}})["spec"]
-    assert drop_oversized_blocks(spec) == spec
+    assert drop_oversized_inference_blocks(spec) == spec
 
 
 def test_runtime_config_is_computed_once() -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gaudi_operator.api.crd import root_schema
+from gaudi_operator.api.crd import inference_crd_schema
 from tests.support.builders import copied
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.hostile.specs import ACCEPTED, REFUSED
@@ -21,7 +21,7 @@ Path = tuple[str, ...]
 MOST_CHARACTERS = 900_000
 """The maximum size of one spec. etcd refuses objects above 1.5 MiB."""
 
-_SCHEMA: Schema = root_schema()["properties"]["spec"]
+_SCHEMA: Schema = inference_crd_schema()["properties"]["spec"]
 _CORPUS = [resource(**each)["spec"] for each in ({}, *ACCEPTED.values(), *(spec for spec, _ in REFUSED.values()))]
 _WORDS = ("a", "1", "A_B", "a-b", "a.b/c", "/a/b", "--a", "https://a.b/c", "1Gi", "true", "\U0001f600", "%s{}\n", "")
 _QUANTITIES = (0, 1, "1", "4Ki", "1Gi", "64Gi", "1Ei", "9E", "100m", "1e9", 2**53)

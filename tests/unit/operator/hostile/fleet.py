@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from gaudi_operator.core.observed import PodReport
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.core.observed import ObservedReport
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.polling.reports import ReportPoller
 from gaudi_operator.shell.polling.status_port import StatusPortClient
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.watching.store import StoreKey
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
 from tests.support.builders import Object
 from tests.unit.operator.core.stories import served
@@ -53,14 +53,14 @@ def _operate(port: int) -> None:
     sys.stdout.write(json.dumps(cluster.resource["status"]))
 
 
-async def _poll_all(pods: list[Object]) -> dict[str, PodReport]:
+async def _poll_all(pods: list[Object]) -> dict[str, ObservedReport]:
     """Return the reports of all pods as soon as each pod has one."""
     received = asyncio.Event()
     async with (
         StatusPortClient() as ports,
-        ReportPoller(lambda key, urgent: received.set(), Metrics(), ports.fetch, 30.0) as reports,
+        ReportPoller(lambda key, urgent: received.set(), MonitoringMetrics(), ports.fetch, 30.0) as reports,
     ):
-        reports.set_polled_pods(Key("models", "tiny"), pods)
+        reports.set_polled_pods(StoreKey("models", "tiny"), pods)
         async with asyncio.timeout(60):
             while sum(each.report is not None for each in reports.latest_reports.values()) < PODS:
                 await received.wait()

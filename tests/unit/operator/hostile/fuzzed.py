@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.shell.kinds import kind_of
-from gaudi_operator.shell.watching.incoming import reduce_foreign
+from gaudi_operator.shell.watching.incoming import reduce_incoming_object
 from gaudi_runtime.errors import Problem
 from tests.support.builders import gaudi_inference
 from tests.support.conformance import violations
@@ -153,14 +153,14 @@ def _reconcile_twice(cost: Cost, found: Found) -> None:
     if wrong := violations(cluster.resource):
         raise AssertionError(wrong)
     for manifest in cluster.objects.values():
-        if reduce_foreign(kind_of(manifest), manifest) is not manifest:
+        if reduce_incoming_object(kind_of(manifest), manifest) is not manifest:
             raise AssertionError(f"a {manifest['kind']} that the operator makes is larger than it reads")
     if (reason == "Accepted") != bool(cluster.kind("ReplicaSet")):
         raise AssertionError(f"PlanAccepted has reason {reason}, and there are {len(cluster.objects)} children")
 
 
 def _decide(cluster: Cluster, cost: Cost, found: Found) -> None:
-    def check(policy_check: PolicyCheck) -> Problem | None:
+    def check(policy_check: BucketPolicyCheck) -> Problem | None:
         began = time.process_time()
         try:
             return policy_check.run()

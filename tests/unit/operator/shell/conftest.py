@@ -1,4 +1,4 @@
-"""A fixture that creates an `Operator` for each test."""
+"""A fixture that creates an `OperatorReplica` for each test."""
 
 from collections.abc import Iterator
 

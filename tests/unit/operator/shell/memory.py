@@ -5,15 +5,15 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.client import ApiResponse, ClusterClient
+from gaudi_operator.shell.client import ApiClientResponse, ClusterClient
 from gaudi_operator.shell.kinds import Kind
-from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.store import Store, StoreKey
 from tests.support.builders import gaudi_inference
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer
 
 NAMESPACE = "models"
-KEY = Key(NAMESPACE, "tiny")
+KEY = StoreKey(NAMESPACE, "tiny")
 
 
 class Memory:
@@ -27,7 +27,7 @@ class Memory:
         """Create a transport to an empty API server."""
         self.api, self.requests = Api(), list[tuple[str, str]]()
         self.queries = list[tuple[dict[str, str], Mapping[str, Any]]]()
-        self.answers, self.always = list[ApiResponse | OSError](), dict[str, ApiResponse]()
+        self.answers, self.always = list[ApiClientResponse | OSError](), dict[str, ApiClientResponse]()
         self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
         self.cluster = ClusterClient(self, lambda *_: None)
         self.store = Store()
@@ -39,7 +39,7 @@ class Memory:
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float
-    ) -> ApiResponse:
+    ) -> ApiClientResponse:
         """Record one request, and return the response."""
         parts = urlsplit(path)
         self.requests.append((method, parts.path))

@@ -6,25 +6,25 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event
-from gaudi_operator.core.bucket_policy_check import PolicyCheck
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import SERVICE
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.polling.reports import ReportPoller
-from gaudi_operator.shell.polling.status_port import PodUnreachable
+from gaudi_operator.shell.polling.status_port import StatusPortUnreachable
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
-from gaudi_operator.shell.watching.store import Key
-from gaudi_operator.shell.writing.apply import Writer
-from gaudi_operator.shell.writing.event_writer import Publisher
+from gaudi_operator.shell.watching.store import StoreKey
+from gaudi_operator.shell.writing.event_writer import EventPublisher
+from gaudi_operator.shell.writing.writer import Writer
 from tests.support.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 from tests.world.api import Object
 from tests.world.clock import moment
 from tests.world.loop import Loop
 
-REFUSED, AWAY = ApiResponse(422, b"{}"), ApiResponse(503, b"{}")
+REFUSED, AWAY = ApiClientResponse(422, b"{}"), ApiClientResponse(503, b"{}")
 
 
 class Operator:
@@ -35,17 +35,17 @@ class Operator:
 
     def __init__(self) -> None:
         """Create the resource. The operator has not observed the resource yet."""
-        self.loop, self.memory, self.metrics = Loop(), Memory(), Metrics()
+        self.loop, self.memory, self.metrics = Loop(), Memory(), MonitoringMetrics()
         self.resource = self.memory.exists(gaudi_inference("tiny", NAMESPACE), seen=False)
         self.wanted: tuple[Action, ...] = ()
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.requeue_after: float | None = None
-        self.queued_checks: list[tuple[Key, PolicyCheck, Callable[[Key], None]]] = []
+        self.queued_checks: list[tuple[StoreKey, BucketPolicyCheck, Callable[[StoreKey], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
-        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        self.publisher = EventPublisher(self.memory.cluster, "operator-1", clock)
         self.reports = ReportPoller(
             lambda *news: self.controller.handle_report(*news), self.metrics, _silent, 10.0, clock
         )
@@ -92,7 +92,7 @@ class Operator:
 
 
 async def _silent(*_: Any) -> Any:
-    raise PodUnreachable("no answer")
+    raise StatusPortUnreachable("no answer")
 
 
 def made(kind: str = "tiny") -> Apply:

@@ -13,18 +13,18 @@ from gaudi_operator.errors import (
     TransientError,
     WaitingError,
 )
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import REPLICA_SET, SERVICE
 from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
 
 PATH = SERVICE.path(NAMESPACE, "tiny")
 
 
-def status(code: int, reason: str = "", **details: object) -> ApiResponse:
-    return ApiResponse(code, json.dumps({"reason": reason, "message": "so it is", "details": details}).encode())
+def status(code: int, reason: str = "", **details: object) -> ApiClientResponse:
+    return ApiClientResponse(code, json.dumps({"reason": reason, "message": "so it is", "details": details}).encode())
 
 
-async def error_of(answer: ApiResponse | OSError, path: str = PATH) -> OperatorError:
+async def error_of(answer: ApiClientResponse | OSError, path: str = PATH) -> OperatorError:
     memory = Memory()
     memory.answers = [answer]
     with pytest.raises(OperatorError) as caught:
@@ -54,19 +54,19 @@ async def test_apply_with_an_unknown_field_is_not_retried() -> None:
     message = (
         "failed to create typed patch object (a/b; apps/v1, Kind=ReplicaSet): .spec.of: field not declared in schema"
     )
-    error = await error_of(ApiResponse(500, json.dumps({"message": message}).encode()))
+    error = await error_of(ApiClientResponse(500, json.dumps({"message": message}).encode()))
     assert (type(error), error.reason) == (StalledError, "ApiRefused")
 
 
 @pytest.mark.parametrize("denial", ["'a' with binding 'b' denied request: no", '"a" denied the request: no'])
 async def test_denial_by_an_admission_rule_is_reported_at_once(denial: str) -> None:
     body = {"reason": "Forbidden", "message": f'replicasets.apps "x" is forbidden: {denial}'}
-    error = await error_of(ApiResponse(403, json.dumps(body).encode()))
+    error = await error_of(ApiClientResponse(403, json.dumps(body).encode()))
     assert (type(error), error.reason) == (StalledError, "ApiRefused")
 
 
 async def test_error_without_a_status_body_is_recognized() -> None:
-    assert type(await error_of(ApiResponse(502, b"<html>"))) is TransientError
+    assert type(await error_of(ApiClientResponse(502, b"<html>"))) is TransientError
 
 
 async def test_terminating_namespace_is_transient() -> None:
@@ -81,8 +81,8 @@ DENIED = (
 )
 
 
-def denied() -> ApiResponse:
-    return ApiResponse(403, json.dumps({"reason": "Forbidden", "message": DENIED}).encode())
+def denied() -> ApiClientResponse:
+    return ApiClientResponse(403, json.dumps({"reason": "Forbidden", "message": DENIED}).encode())
 
 
 async def test_policy_that_refuses_a_workload_names_the_pod() -> None:
@@ -105,7 +105,7 @@ async def test_error_names_the_reason_of_the_api_server() -> None:
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
 async def test_retry_after_of_the_server_is_kept(header: str | None, seconds: float | None) -> None:
-    error = await error_of(ApiResponse(429, b"{}", header))
+    error = await error_of(ApiClientResponse(429, b"{}", header))
     assert isinstance(error, TransientError)
     assert error.retry_after == seconds
 
@@ -117,7 +117,7 @@ async def test_missing_answer_is_transient(error: OSError) -> None:
 
 @pytest.mark.parametrize("text", [b"<html>", b"", b"5", b"[]"])
 async def test_answer_that_is_not_an_object_is_transient(text: bytes) -> None:
-    assert (await error_of(ApiResponse(200, text))).reason == "NotTheApiServer"
+    assert (await error_of(ApiClientResponse(200, text))).reason == "NotTheApiServer"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])

@@ -10,8 +10,8 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import ApiResponse, ClusterClient
-from gaudi_operator.shell.lease import Election, LeaseThread
+from gaudi_operator.shell.client import ApiClientResponse, ClusterClient
+from gaudi_operator.shell.lease import LeaseElection, LeaseThread
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer
 from tests.world.clock import moment
@@ -41,12 +41,12 @@ class Candidate:
         self.hang, self.answers_late = frozenset[str](), dict[str, float]()
         clock = Clock(now=lambda: moment(loop.time() + skew), monotonic=loop.time)
         cluster = ClusterClient(self, lambda *_: None)
-        self.election = Election(cluster, SETTINGS.model_copy(update={"identity": name}), clock)
+        self.election = LeaseElection(cluster, SETTINGS.model_copy(update={"identity": name}), clock)
         cluster.may_write = self.election.leads
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
-    ) -> ApiResponse:
+    ) -> ApiClientResponse:
         """Answer a request after its latency, or time out after `seconds`."""
         if method in self.hang:
             await asyncio.sleep(seconds)

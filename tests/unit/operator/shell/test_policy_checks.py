@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gaudi_operator.clock import SYSTEM
-from gaudi_operator.core.admission.engine_settings import policy_check
-from gaudi_operator.core.bucket_policy_check import CheckPending, PolicyCheck
+from gaudi_operator.core.admission.engine_settings import engine_policy_check
+from gaudi_operator.core.bucket_policy_check import BucketPolicyCheck, BucketPolicyCheckPending
 from gaudi_operator.shell import policy_checks
-from gaudi_operator.shell.policy_checks import CheckQueue, PolicyChecks, QueuedCheck
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.policy_checks import PolicyCheckQueue, PolicyChecks, QueuedPolicyCheck
+from gaudi_operator.shell.watching.store import StoreKey
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import inference
 
-CHECK = policy_check(inference())
-IMPOSSIBLE = policy_check(inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 0}}}))
-KEY = Key("models", "tiny")
+CHECK = engine_policy_check(inference())
+IMPOSSIBLE = engine_policy_check(inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 0}}}))
+KEY = StoreKey("models", "tiny")
 
 
 @dataclass(frozen=True)
-class Counted(PolicyCheck):
+class Counted(BucketPolicyCheck):
     """A check that records its runs."""
 
     runs: list[str] = field(default_factory=list)
@@ -38,22 +38,22 @@ def counted(key: str, runs: list[str], act: Callable[[], None] = lambda: None) -
     return Counted(CHECK.policy, CHECK.limits, 1, refuses_gaps=True, key=key, runs=runs, act=act)
 
 
-async def run_check(checks: PolicyChecks, check: PolicyCheck, key: Key = KEY) -> Key:
+async def run_check(checks: PolicyChecks, check: BucketPolicyCheck, key: StoreKey = KEY) -> StoreKey:
     """Queue a check, and return the key with which the resource was woken."""
     woken = asyncio.get_running_loop().create_future()
     checks.queue_check(key, check, woken.set_result)
     async with asyncio.timeout(30):
-        return Key(*await woken)
+        return StoreKey(*await woken)
 
 
 async def test_unknown_result_is_pending() -> None:
-    with pytest.raises(CheckPending) as pending:
+    with pytest.raises(BucketPolicyCheckPending) as pending:
         PolicyChecks(SYSTEM).find_result(CHECK)
     assert pending.value.check is CHECK
 
 
 @pytest.mark.parametrize(("check", "reason"), [(CHECK, None), (IMPOSSIBLE, "PlanImpossible")])
-async def test_checked_policy_wakes_its_resource(check: PolicyCheck, reason: str | None) -> None:
+async def test_checked_policy_wakes_its_resource(check: BucketPolicyCheck, reason: str | None) -> None:
     async with PolicyChecks(SYSTEM) as checks:
         assert await run_check(checks, check) == KEY
         found = checks.find_result(check)
@@ -64,7 +64,7 @@ async def test_equal_policies_are_checked_once() -> None:
     runs: list[str] = []
     async with PolicyChecks(SYSTEM) as checks:
         await run_check(checks, counted("a", runs))
-        await run_check(checks, counted("a", runs), Key("others", "tiny"))
+        await run_check(checks, counted("a", runs), StoreKey("others", "tiny"))
     assert runs == ["a"]
 
 
@@ -115,16 +115,16 @@ async def test_number_of_results_is_limited() -> None:
         first = counted("a", [])
         await run_check(checks, first)
         await run_check(checks, counted("b", []))
-        with pytest.raises(CheckPending):
+        with pytest.raises(BucketPolicyCheckPending):
             checks.find_result(first)
 
 
-def queued(namespace: str, name: str, key: str) -> QueuedCheck:
-    return QueuedCheck(Key(namespace, name), counted(key, []), lambda _: None)
+def queued(namespace: str, name: str, key: str) -> QueuedPolicyCheck:
+    return QueuedPolicyCheck(StoreKey(namespace, name), counted(key, []), lambda _: None)
 
 
 def test_namespaces_take_turns() -> None:
-    queue = CheckQueue()
+    queue = PolicyCheckQueue()
     for number in range(3):
         queue.add(queued("many", f"m{number}", f"many {number}"))
     queue.add(queued("one", "o", "one"))
@@ -133,7 +133,7 @@ def test_namespaces_take_turns() -> None:
 
 
 def test_newer_check_replaces_the_waiting_one() -> None:
-    queue = CheckQueue()
+    queue = PolicyCheckQueue()
     queue.add(queued("a", "x", "old"))
     queue.add(queued("a", "x", "new"))
     assert [item.check.key for item in iter(queue.pop, None)] == ["new"]

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from gaudi_runtime.artifacts.transfer import call_with_retries, run_concurrently
+from gaudi_runtime.artifacts.transfer import transfer_concurrently, transfer_with_retries
 
 
 def failing(times: int, error: type[Exception] = ConnectionError) -> Callable[[], str]:
@@ -24,25 +24,27 @@ def failing(times: int, error: type[Exception] = ConnectionError) -> Callable[[]
 def test_retries_wait_for_each_delay_and_report_the_reason() -> None:
     waited: list[tuple[float, str]] = []
     wait = lambda seconds, why: waited.append((seconds, str(why)))  # noqa: E731
-    assert call_with_retries(failing(2), ConnectionError, (1.0, 4.0, 9.0), wait) == "here"
+    assert transfer_with_retries(failing(2), ConnectionError, (1.0, 4.0, 9.0), wait) == "here"
     assert waited == [(1.0, "failure 1"), (4.0, "failure 2")]
 
 
 def test_last_failure_is_raised_after_the_last_delay() -> None:
     with pytest.raises(ConnectionError, match="failure 3"):
-        call_with_retries(failing(3), ConnectionError, (1.0, 4.0), lambda *_: None)
+        transfer_with_retries(failing(3), ConnectionError, (1.0, 4.0), lambda *_: None)
 
 
 def test_error_of_another_type_is_raised_immediately() -> None:
     with pytest.raises(KeyError, match="failure 1"):
-        call_with_retries(failing(1, KeyError), ConnectionError, (1.0,), lambda *_: None)
+        transfer_with_retries(failing(1, KeyError), ConnectionError, (1.0,), lambda *_: None)
 
 
 def test_progress_resets_the_retry_delays() -> None:
     came = iter([0, 0, 5, 5, 5, 5])
     waited: list[float] = []
     ask = failing(3)
-    call_with_retries(ask, ConnectionError, (1.0, 4.0), lambda seconds, _: waited.append(seconds), lambda: next(came))
+    transfer_with_retries(
+        ask, ConnectionError, (1.0, 4.0), lambda seconds, _: waited.append(seconds), lambda: next(came)
+    )
     assert waited == [1.0, 1.0, 4.0]
 
 
@@ -55,11 +57,11 @@ def test_first_failure_signals_the_other_workers_and_is_raised() -> None:
         assert failed.wait(60)
 
     with pytest.raises(ConnectionError, match="gone"):
-        run_concurrently([partial(work, number) for number in range(3)], failed, "test")
+        transfer_concurrently([partial(work, number) for number in range(3)], failed, "test")
 
 
 def test_failure_of_an_earlier_round_is_reset() -> None:
     failed, done = threading.Event(), []
     failed.set()
-    run_concurrently([lambda: done.append(failed.is_set())] * 2, failed, "test")
+    transfer_concurrently([lambda: done.append(failed.is_set())] * 2, failed, "test")
     assert done == [False, False]

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gaudi_runtime.catalog.release_pairs import CPU_RELEASE, PAIRS, RELEASES, ReleasePair, Verification, find_pair
+from gaudi_runtime.catalog.release_pairs import (
+    CPU_RELEASE,
+    PAIRS,
+    RELEASES,
+    PairVerification,
+    ReleasePair,
+    find_pair,
+)
 
 ROOT = Path(__file__).parents[4]
 PAGES = ("Dockerfile", "docs/start/install.md")
@@ -19,7 +26,7 @@ def named_images(page: str) -> list[str]:
 
 
 def test_first_pair_is_tested_and_second_pair_is_untested() -> None:
-    assert [pair.proof for pair in PAIRS] == [Verification.EMULATED, Verification.UNTESTED]
+    assert [pair.proof for pair in PAIRS] == [PairVerification.EMULATED, PairVerification.UNTESTED]
 
 
 def test_cpu_release_is_the_vllm_release_of_a_pair() -> None:

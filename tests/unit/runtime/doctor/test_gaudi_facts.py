@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gaudi_runtime.doctor.gaudi_facts import Card, read_gaudi_facts, run_command
+from gaudi_runtime.doctor.gaudi_facts import Card, read_gaudi_facts, run_gaudi_facts_command
 
 LINKS = "port  7:        UP\nport  9:        DOWN\nport 10:        UP\n"
 OUTPUTS = {
@@ -44,8 +44,8 @@ def test_machine_without_cards_has_no_facts(tmp_path: Path) -> None:
 
 
 def test_missing_tool_returns_no_output() -> None:
-    assert run_command(("no-such-tool-anywhere",)) == ""
+    assert run_gaudi_facts_command(("no-such-tool-anywhere",)) == ""
 
 
 def test_failing_tool_returns_no_output() -> None:
-    assert run_command(("sh", "-c", "echo half; exit 1")) == ""
+    assert run_gaudi_facts_command(("sh", "-c", "echo half; exit 1")) == ""

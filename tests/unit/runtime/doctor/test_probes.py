@@ -7,21 +7,21 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_runtime.__main__ import app
-from gaudi_runtime.doctor.probes import read_only_folders
+from gaudi_runtime.doctor.probes import probe_read_only_folders
 
 
 def test_folder_that_can_be_created_is_writable(tmp_path: Path) -> None:
-    assert read_only_folders({"HF_HOME": str(tmp_path / "new" / "huggingface"), "TMPDIR": str(tmp_path)}) == ()
+    assert probe_read_only_folders({"HF_HOME": str(tmp_path / "new" / "huggingface"), "TMPDIR": str(tmp_path)}) == ()
 
 
 def test_folder_below_a_file_is_reported_with_its_variable(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    assert read_only_folders({"HF_HOME": f"{file}/x", "TMPDIR": str(tmp_path)}) == (f"HF_HOME={file}/x",)
+    assert probe_read_only_folders({"HF_HOME": f"{file}/x", "TMPDIR": str(tmp_path)}) == (f"HF_HOME={file}/x",)
 
 
 def test_kernel_folder_is_not_writable() -> None:
-    assert read_only_folders({"TMPDIR": "/proc/sys/kernel/new"}) == ("TMPDIR=/proc/sys/kernel/new",)
+    assert probe_read_only_folders({"TMPDIR": "/proc/sys/kernel/new"}) == ("TMPDIR=/proc/sys/kernel/new",)
 
 
 def test_doctor_accepts_the_image_of_this_machine() -> None:

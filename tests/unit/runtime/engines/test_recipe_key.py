@@ -12,7 +12,7 @@ from gaudi_runtime.contract.config import (
     EngineConfig,
     EngineName,
     ExecutionMode,
-    HubRepository,
+    HubRepositoryConfig,
     KvCacheDtype,
     ModelConfig,
     QuantizationConfig,
@@ -20,7 +20,7 @@ from gaudi_runtime.contract.config import (
     RuntimeConfig,
 )
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.engines.host_cpu import describe_cpu
+from gaudi_runtime.engines.host_cpu import format_host_cpu
 from gaudi_runtime.engines.recipe_key import HPU_CACHE, disk_recipe_key
 from gaudi_runtime.engines.vllm import versions
 
@@ -56,7 +56,7 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
         {"model": {"kv_cache_dtype": KvCacheDtype.FP8_INC}},
         {"model": {"quantization": QuantizationConfig(method=QuantizationMethod.FP8)}},
         {"model": {"adapters": (AdapterConfig(name="sql", path="/adapters/0"),)}},
-        {"model": {"hub": HubRepository(repo="a/b")}},
+        {"model": {"hub": HubRepositoryConfig(repo="a/b")}},
         {"parallelism": {"tensor": 2}},
         {"parallelism": {"pipeline": 2}},
         {"engine": {"card": "gaudi2"}},
@@ -136,7 +136,7 @@ def test_commit_of_a_repository_changes_the_key(tmp_path: Path, monkeypatch: pyt
     for commit in ("1" * 40, "2" * 40):
         (tmp_path / commit).mkdir()
         (tmp_path / commit / "config.json").write_text("{}")
-        keys.append(key(tmp_path / commit, model={"hub": HubRepository(repo="a/b")}))
+        keys.append(key(tmp_path / commit, model={"hub": HubRepositoryConfig(repo="a/b")}))
     assert keys[0] != keys[1]
 
 
@@ -170,12 +170,12 @@ def test_digest_covers_the_whole_key(checkpoint: Path) -> None:
     ids=["instructions", "model"],
 )
 def test_instructions_and_model_change_the_processor_name(other: str) -> None:
-    assert describe_cpu(X86, "x86_64") != describe_cpu(other, "x86_64")
+    assert format_host_cpu(X86, "x86_64") != format_host_cpu(other, "x86_64")
 
 
 def test_order_of_instructions_does_not_matter() -> None:
-    assert describe_cpu(X86, "x86_64") == describe_cpu(X86.replace("sse avx2", "avx2 sse"), "x86_64")
+    assert format_host_cpu(X86, "x86_64") == format_host_cpu(X86.replace("sse avx2", "avx2 sse"), "x86_64")
 
 
 def test_processor_unknown_to_the_kernel_has_a_name() -> None:
-    assert describe_cpu("", "riscv64").startswith("riscv64 of unknown model ")
+    assert format_host_cpu("", "riscv64").startswith("riscv64 of unknown model ")

@@ -9,7 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gaudi_runtime.contract.base import WireModel
-from gaudi_runtime.engine_protocol.messages import MOST_LINE_BYTES, Hello, LeaderMessage, Update, encode_message
+from gaudi_runtime.engine_protocol.messages import (
+    MOST_LINE_BYTES,
+    HelloMessage,
+    LeaderMessage,
+    UpdateMessage,
+    encode_message,
+)
 from gaudi_runtime.group.peers import Pace
 
 HOST = "127.0.0.1"
@@ -38,9 +44,9 @@ class End:
         """Send bytes, which may be an invalid message."""
         self._writer.write(text)
 
-    async def hello(self) -> Hello:
+    async def hello(self) -> HelloMessage:
         """Return the first message of a rank."""
-        return Hello.model_validate_json(await self.reader.readline())
+        return HelloMessage.model_validate_json(await self.reader.readline())
 
     async def order(self) -> LeaderMessage:
         """Return the leader's next order. Heartbeats are skipped."""
@@ -48,9 +54,9 @@ class End:
             pass
         return order
 
-    async def update(self) -> Update:
+    async def update(self) -> UpdateMessage:
         """Return the next message of a rank, including heartbeats."""
-        return Update.model_validate_json(await self.reader.readline())
+        return UpdateMessage.model_validate_json(await self.reader.readline())
 
     async def is_closed(self) -> bool:
         """Return True if the other end closes after it has sent nothing or only heartbeats."""
@@ -68,7 +74,7 @@ class End:
 
 
 @asynccontextmanager
-async def connect_rank(port: int, hello: Hello | None = None, source: str = HOST) -> AsyncIterator[End]:
+async def connect_rank(port: int, hello: HelloMessage | None = None, source: str = HOST) -> AsyncIterator[End]:
     """Connect to a leader from the address `source`, and send `hello` if it is given."""
     reader, writer = await asyncio.open_connection(HOST, port, limit=MOST_LINE_BYTES, local_addr=(source, 0))
     end = End(reader, writer)

@@ -10,7 +10,7 @@ from typing import Any
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engine_protocol.engine import Progress
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
-from gaudi_runtime.engine_protocol.messages import Verb
+from gaudi_runtime.engine_protocol.messages import MessageVerb
 from gaudi_runtime.group.follow import follow_leader
 from gaudi_runtime.group.peers import Pace
 from gaudi_runtime.group.topology import Topology
@@ -23,7 +23,7 @@ from tests.unit.runtime.group.ends import LEADER, NO_TIMEOUTS, End, serve_leader
 class Scripted:
     """A rank whose verbs are implemented by one function."""
 
-    def __init__(self, run_command: Callable[[Verb, Sequence[Any], Progress], Any]) -> None:
+    def __init__(self, run_command: Callable[[MessageVerb, Sequence[Any], Progress], Any]) -> None:
         self.run_command = run_command
 
     def report_fields(self) -> Mapping[str, object]:

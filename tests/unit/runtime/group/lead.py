@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from gaudi_runtime.engine_protocol.messages import Hello
+from gaudi_runtime.engine_protocol.messages import HelloMessage
 from gaudi_runtime.group.peers import Pace, Peers
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.process.signals import Signals
@@ -25,7 +25,7 @@ class Lead:
 
     def rank(self, number: int, config: str = DIGEST) -> AbstractAsyncContextManager[End]:
         """Connect a rank, which sends its hello message."""
-        return connect_rank(self.port, Hello(rank=number, config=config))
+        return connect_rank(self.port, HelloMessage(rank=number, config=config))
 
     async def wait_until_complete(self) -> None:
         """Wait until all ranks have joined."""

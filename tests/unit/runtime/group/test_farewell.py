@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from contextlib import AsyncExitStack
 
-from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, UpdateMessage
 from gaudi_runtime.group.peers import Pace
 from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK, End
 from tests.unit.runtime.group.lead import Lead
@@ -36,7 +36,7 @@ async def test_farewell_arrives_while_the_rank_still_sends() -> None:
     async with AsyncExitStack() as ranks:
         rank, leader = await closing_group(ranks)
         for _ in range(100):
-            rank.send(Update(moved=True))
+            rank.send(UpdateMessage(moved=True))
             await asyncio.sleep(0)
         assert await rank.order() == LeaderMessage(farewell=True)
         rank.close()

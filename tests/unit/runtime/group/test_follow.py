@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Hello, LeaderMessage, Update, Verb, config_digest
+from gaudi_runtime.engine_protocol.messages import (
+    HelloMessage,
+    LeaderMessage,
+    MessageVerb,
+    UpdateMessage,
+    message_config_digest,
+)
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.follow import follow_leader
 from gaudi_runtime.group.topology import Topology
@@ -24,7 +30,7 @@ TOPOLOGY = Topology(1, 2, LEADER)
 
 async def test_hello_has_the_rank_and_the_configuration_digest() -> None:
     async with following_rank() as rank:
-        assert await rank.leader.hello() == Hello(rank=1, config=config_digest(rank.config))
+        assert await rank.leader.hello() == HelloMessage(rank=1, config=message_config_digest(rank.config))
 
 
 async def test_rank_retries_until_the_leader_is_available(caplog: pytest.LogCaptureFixture) -> None:
@@ -67,7 +73,10 @@ async def test_refused_rank_ends_with_the_reason() -> None:
         (End.close, "The leader process of this group has ended."),
         (End.reset, "The connection to the leader of this group was lost: "),
         (lambda leader: leader.send_bytes(b"no json\n"), "The connection to the leader of this group was lost: "),
-        (lambda leader: leader.send(Update(moved=True)), "The connection to the leader of this group was lost: "),
+        (
+            lambda leader: leader.send(UpdateMessage(moved=True)),
+            "The connection to the leader of this group was lost: ",
+        ),
     ],
 )
 async def test_lost_leader_ends_the_rank_with_the_reason(end: Callable[[End], None], why: str) -> None:
@@ -107,9 +116,9 @@ async def test_terminating_rank_works_until_the_farewell() -> None:
     async with following_rank() as rank:
         await rank.leader.hello()
         rank.signals.request_stop()
-        assert await rank.leader.update() == Update(closing=True, stopping=True)
-        rank.leader.send(LeaderMessage(verb=Verb.MEMORY))
-        assert (await rank.leader.update()).done is Verb.MEMORY
+        assert await rank.leader.update() == UpdateMessage(closing=True, stopping=True)
+        rank.leader.send(LeaderMessage(verb=MessageVerb.MEMORY))
+        assert (await rank.leader.update()).done is MessageVerb.MEMORY
         rank.leader.send(LeaderMessage(farewell=True))
         await rank.following
 
@@ -136,8 +145,8 @@ async def test_leader_lost_after_sigterm_is_an_error() -> None:
 async def test_heartbeat_of_a_closing_rank_has_the_closing_flag() -> None:
     async with following_rank(pace=dataclasses.replace(NO_TIMEOUTS, heartbeat_seconds=0.001)) as rank:
         await rank.leader.hello()
-        assert await rank.leader.update() == Update()
+        assert await rank.leader.update() == UpdateMessage()
         rank.signals.request_close()
-        while (update := await rank.leader.update()) == Update():
+        while (update := await rank.leader.update()) == UpdateMessage():
             pass
-        assert update == Update(closing=True)
+        assert update == UpdateMessage(closing=True)

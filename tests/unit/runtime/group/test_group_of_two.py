@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig, SharedRecipes
-from gaudi_runtime.contract.report import Phase, RecipeOutcome
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig, SharedRecipesConfig
+from gaudi_runtime.contract.report import Phase, SharedRecipesOutcome
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
@@ -38,7 +38,7 @@ class Group:
     def _config(self) -> RuntimeConfig:
         config = sim_config(self._script, serving={"group_port": self._port})
         (self._folder / "shared").mkdir(exist_ok=True)
-        shared = SharedRecipes(path=str(self._folder / "shared"), limit_bytes=2**20, max_age_seconds=3600)
+        shared = SharedRecipesConfig(path=str(self._folder / "shared"), limit_bytes=2**20, max_age_seconds=3600)
         both = ParallelismConfig(tensor=2, nodes=2)
         desired = {"parallelism": both, "shared_recipes": shared, "recipe_cache_dir": "recipes"}
         return config.model_copy(update=desired)
@@ -152,4 +152,4 @@ def test_second_group_uses_the_recipes_of_the_first(group: Callable[..., Group])
     later = [pods.start(rank) for rank in (0, 1)]
     wait_until(lambda: all(pod.report().shared_recipes for pod in later))
     taken = [shared for pod in later if (shared := pod.report().shared_recipes)]
-    assert [(each.outcome, each.reason) for each in taken] == [(RecipeOutcome.HIT, None)] * 2
+    assert [(each.outcome, each.reason) for each in taken] == [(SharedRecipesOutcome.HIT, None)] * 2

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import Hello, Update, encode_message
+from gaudi_runtime.engine_protocol.messages import HelloMessage, UpdateMessage, encode_message
 from gaudi_runtime.errors import PortUnavailable
 from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK, connect_rank
 from tests.unit.runtime.group.lead import DIGEST, Lead, group
@@ -51,7 +51,7 @@ async def test_refused_rank_gets_the_reason(number: int, config: str, why: str) 
         b"no json\n",
         b'{"rank":0,"config":"digest"}\n',
         b'{"rank":1,"config":"digest","new":1}\n',
-        encode_message(Update(moved=True)),
+        encode_message(UpdateMessage(moved=True)),
         b"",
     ],
 )
@@ -95,7 +95,7 @@ async def test_rank_that_restarts_in_a_complete_group_is_lost() -> None:
 
 async def test_rank_of_a_joined_pod_is_refused_to_another_address() -> None:
     async with group() as (lead, (rank,)):
-        async with connect_rank(lead.port, Hello(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
+        async with connect_rank(lead.port, HelloMessage(rank=1, config=DIGEST), source="127.0.0.3") as stranger:
             why = "Rank 1 may not join this group: a pod at another address already has this rank."
             assert (await stranger.order()).refused == why
             assert await stranger.is_closed()
@@ -112,4 +112,4 @@ async def test_port_in_use_is_reported_with_its_number() -> None:
 
 
 async def test_hello_is_encoded_with_its_wire_names() -> None:
-    assert encode_message(Hello(rank=1, config="abc")) == b'{"rank":1,"config":"abc"}\n'
+    assert encode_message(HelloMessage(rank=1, config="abc")) == b'{"rank":1,"config":"abc"}\n'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, MessageVerb, UpdateMessage
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.peers import PACE
 from tests.unit.runtime.group.ends import NO_TIMEOUTS, QUICK, End
@@ -46,7 +46,7 @@ def test_rank_without_a_heartbeat_is_lost_after_30_seconds() -> None:
 
 async def test_loss_of_a_rank_ends_pending_verbs_of_all_ranks() -> None:
     async with group(size=3) as (lead, ranks):
-        answers = lead.peers.send_command(Verb.PROFILE)
+        answers = lead.peers.send_command(MessageVerb.PROFILE)
         await ranks[0].order()
         ranks[1].close()
         for answer in answers.values():
@@ -56,8 +56,8 @@ async def test_loss_of_a_rank_ends_pending_verbs_of_all_ranks() -> None:
 
 async def test_answer_received_before_the_loss_is_kept() -> None:
     async with group(size=3) as (lead, ranks):
-        answers = lead.peers.send_command(Verb.CAPTURE)
-        ranks[0].send(Update(done=Verb.CAPTURE, answer=5))
+        answers = lead.peers.send_command(MessageVerb.CAPTURE)
+        ranks[0].send(UpdateMessage(done=MessageVerb.CAPTURE, answer=5))
         assert (await asyncio.wrap_future(answers[1])).answer == 5
         ranks[1].close()
         await lead.peers.wait_until_lost()
@@ -69,7 +69,7 @@ async def test_verb_after_the_loss_ends_immediately() -> None:
         ranks[0].close()
         await lead.peers.wait_until_lost()
         with pytest.raises(EngineLost, match="Rank 1 of this group is lost"):
-            await asyncio.wrap_future(lead.peers.send_command(Verb.PROFILE)[2])
+            await asyncio.wrap_future(lead.peers.send_command(MessageVerb.PROFILE)[2])
 
 
 async def test_first_loss_is_reported() -> None:

@@ -8,10 +8,10 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.engine_protocol.engine import ProfilingEngine
-from gaudi_runtime.engine_protocol.messages import Hello, Update, config_digest
-from gaudi_runtime.engines.select import create_engine, create_rank
+from gaudi_runtime.engine_protocol.messages import HelloMessage, UpdateMessage, message_config_digest
+from gaudi_runtime.engines.create_engine import create_engine, create_engine_rank
 from gaudi_runtime.group.follow import follow_leader
-from gaudi_runtime.group.peers import lead_group
+from gaudi_runtime.group.peers import lead_peers
 from gaudi_runtime.group.topology import ALONE, Topology
 from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.process.worker import run_in_worker_thread
@@ -29,7 +29,7 @@ def two_pod_config() -> RuntimeConfig:
 
 
 async def test_single_pod_creates_its_engine_directly() -> None:
-    async with lead_group(sim_config(), ALONE, ReportBoard("0" * 64), Signals(), create_engine) as make:
+    async with lead_peers(sim_config(), ALONE, ReportBoard("0" * 64), Signals(), create_engine) as make:
         assert make is create_engine
 
 
@@ -37,8 +37,8 @@ async def test_engine_of_two_pods_runs_each_verb_in_both_pods() -> None:
     config, signals = two_pod_config(), Signals()
     boards = [ReportBoard("0" * 64) for _ in range(2)]
     topology, bucket = Topology(1, 2, HOST), Bucket(1, 128, 0)
-    async with lead_group(config, Topology(0, 2, HOST), boards[0], signals, create_engine) as make:
-        rank = follow_leader(config, topology, boards[1], signals, lambda: create_rank(config, 1))
+    async with lead_peers(config, Topology(0, 2, HOST), boards[0], signals, create_engine) as make:
+        rank = follow_leader(config, topology, boards[1], signals, lambda: create_engine_rank(config, 1))
         following = asyncio.create_task(rank)
         engine = cast("ProfilingEngine", make(config))
 
@@ -60,12 +60,12 @@ async def test_engine_of_two_pods_runs_each_verb_in_both_pods() -> None:
 
 async def test_rank_with_the_same_configuration_joins_and_reports_progress() -> None:
     config, board, signals = two_pod_config(), ReportBoard("0" * 64), Signals()
-    hello = Hello(rank=1, config=config_digest(config))
+    hello = HelloMessage(rank=1, config=message_config_digest(config))
     async with (
-        lead_group(config, Topology(0, 2, HOST), board, signals, create_engine),
+        lead_peers(config, Topology(0, 2, HOST), board, signals, create_engine),
         connect_rank(config.serving.group_port, hello) as rank,
     ):
-        for update in (Update(moved=True), Update(closing=True)):
+        for update in (UpdateMessage(moved=True), UpdateMessage(closing=True)):
             rank.send(update)
         while not signals.closing:  # noqa: ASYNC110 - the signals have no event for it
             await asyncio.sleep(0)

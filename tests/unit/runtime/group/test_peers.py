@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gaudi_runtime.engine_protocol.messages import LeaderMessage, Update, Verb, failure_from_error
+from gaudi_runtime.engine_protocol.messages import LeaderMessage, MessageVerb, UpdateMessage, failure_message_from_error
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
 from gaudi_runtime.process.worker import run_in_worker_thread
 from tests.unit.runtime.group.ends import HOST, QUICK, End
@@ -71,13 +71,13 @@ async def test_start_waits_for_every_pod() -> None:
                 joined.append(asyncio.run_coroutine_threadsafe(joining, loop).result())
 
         await run_in_worker_thread(lambda: lead.peers.start(progress))
-        assert (await joined[0].order()).verb is Verb.LOAD
+        assert (await joined[0].order()).verb is MessageVerb.LOAD
 
 
 async def test_load_order_has_the_address_of_a_free_port() -> None:
     async with group() as (lead, [rank]):
         meeting = await run_in_worker_thread(lambda: lead.peers.start(lambda: None))
-        assert await rank.order() == LeaderMessage(verb=Verb.LOAD, arguments=tuple(meeting))
+        assert await rank.order() == LeaderMessage(verb=MessageVerb.LOAD, arguments=tuple(meeting))
         assert meeting.address == HOST
         assert meeting.port > 1023
         async with await asyncio.start_server(lambda reader, writer: None, port=meeting.port):
@@ -92,8 +92,10 @@ async def test_pod_that_cannot_start_is_reported_with_its_reason() -> None:
     async with group(size=3) as (lead, ranks):
         await run_in_worker_thread(lambda: lead.peers.start(lambda: None))
         lead.peers.raise_if_failed()
-        ranks[1].send(Update(done=Verb.LOAD, failure=failure_from_error(ModelNotFound("/models is empty."))))
-        ranks[1].send(Update(moved=True))
+        ranks[1].send(
+            UpdateMessage(done=MessageVerb.LOAD, failure=failure_message_from_error(ModelNotFound("/models is empty.")))
+        )
+        ranks[1].send(UpdateMessage(moved=True))
         while not lead.peers.progress_count():  # noqa: ASYNC110 - the peers have no event for it
             await asyncio.sleep(0)
         with pytest.raises(RankFailed, match=r"^Rank 2: /models is empty\.$") as failed:

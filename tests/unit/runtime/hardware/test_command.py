@@ -8,22 +8,22 @@ from typer.testing import CliRunner
 
 from gaudi_runtime.__main__ import app
 from gaudi_runtime.hardware import command
-from gaudi_runtime.hardware.report import HardwareReport, Proof, ProofOutcome
+from gaudi_runtime.hardware.report import HardwareReport, ReportProof, ReportProofOutcome
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.hardware.test_proofs import facts
 
 
-def report(*outcomes: ProofOutcome, ended: str | None = None) -> HardwareReport:
+def report(*outcomes: ReportProofOutcome, ended: str | None = None) -> HardwareReport:
     """Return a report whose proofs have these outcomes."""
-    return facts(proofs=tuple(Proof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
+    return facts(proofs=tuple(ReportProof(name="gate", outcome=each, evidence="") for each in outcomes), ended=ended)
 
 
 @pytest.mark.parametrize(
     ("found", "code"),
     [
-        (report(ProofOutcome.PROVEN, ProofOutcome.NOT_TRIED), 0),
-        (report(ProofOutcome.PROVEN, ProofOutcome.DISPROVEN), 1),
-        (report(ProofOutcome.PROVEN, ended="Its process ended with 1."), 1),
+        (report(ReportProofOutcome.PROVEN, ReportProofOutcome.NOT_TRIED), 0),
+        (report(ReportProofOutcome.PROVEN, ReportProofOutcome.DISPROVEN), 1),
+        (report(ReportProofOutcome.PROVEN, ended="Its process ended with 1."), 1),
     ],
     ids=["not tried", "disproven", "ended early"],
 )
@@ -33,7 +33,7 @@ def test_exit_code_is_0_if_no_proof_failed(
     async def trial(*_: Any) -> HardwareReport:
         return found
 
-    monkeypatch.setattr(command, "try_machine", trial)
+    monkeypatch.setattr(command, "run_machine_trial", trial)
     config, output = tmp_path / "config.json", tmp_path / "report.json"
     config.write_text(sim_config().model_dump_json(by_alias=True))
     done = CliRunner().invoke(app, ["hardware-report", "--config", str(config), "--output", str(output)])

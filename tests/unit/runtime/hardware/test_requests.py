@@ -5,9 +5,9 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.hardware.requests import (
     ANSWER_TOKENS,
     MOST_LENGTHS,
-    concurrency_levels,
-    planned_prompts,
-    quantile,
+    planned_request_prompts,
+    request_concurrency_levels,
+    request_quantile,
 )
 from tests.unit.runtime.configs import sim_config
 
@@ -17,7 +17,7 @@ def plan(*queries: int, context: int = 0) -> BucketPlan:
 
 
 def lengths(*queries: int, blocks: int = 100, **limits: int) -> list[int]:
-    return [len(prompt) for prompt in planned_prompts(plan(*queries), sim_config(**limits), blocks)]
+    return [len(prompt) for prompt in planned_request_prompts(plan(*queries), sim_config(**limits), blocks)]
 
 
 def test_each_planned_query_length_is_requested() -> None:
@@ -43,20 +43,20 @@ def test_sample_of_many_lengths_includes_the_longest() -> None:
 
 
 def test_buckets_with_context_are_not_requested() -> None:
-    assert planned_prompts(plan(128, context=3), sim_config(), 100) == []
+    assert planned_request_prompts(plan(128, context=3), sim_config(), 100) == []
 
 
 def test_concurrency_doubles_up_to_max_num_seqs() -> None:
-    assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
+    assert request_concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
 
 
 def test_kv_cache_limits_concurrent_requests() -> None:
-    assert concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 200], 4) == [1, 2]
+    assert request_concurrency_levels(sim_config(max_num_seqs=4), [(1,) * 200], 4) == [1, 2]
 
 
 def test_median_is_one_of_the_values() -> None:
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert request_quantile([3.0, 1.0, 2.0], 0.5) == 2.0
 
 
 def test_median_of_no_values_is_none() -> None:
-    assert quantile([], 0.5) is None
+    assert request_quantile([], 0.5) is None

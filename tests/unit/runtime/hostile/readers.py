@@ -11,23 +11,30 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_operator.shell.polling.status_port import UnusableReport, parse_report
+from gaudi_operator.shell.polling.status_port import StatusPortReportUnusable, parse_status_port_report
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
-    EntryUnusable,
-    Manifest,
-    StoredFile,
-    format_manifest,
-    parse_manifest,
+    ManifestFile,
+    ManifestMismatch,
+    RecipeManifest,
+    format_recipe_manifest,
+    parse_recipe_manifest,
 )
 from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import MAX_REPORT_BYTES, BucketPhase, ColdShape, Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import (
+    MAX_REPORT_BYTES,
+    BucketPhase,
+    ColdShape,
+    Phase,
+    RuntimeFailureReport,
+    WarmupReport,
+)
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, PlanImpossible
 from gaudi_runtime.planning.bucket_file import read_bucket_file
 from gaudi_runtime.traffic.histogram import parse_traffic
-from gaudi_runtime.warmup.estimate import StepKind
-from gaudi_runtime.warmup.journal import Recipes
+from gaudi_runtime.warmup.estimate import EstimateStepKind
+from gaudi_runtime.warmup.journal import JournalRecipes
 from gaudi_runtime.warmup.journal import format_journal as journal_of
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
@@ -50,7 +57,7 @@ class Reader:
 def _manifest(content: bytes) -> object:
     # Add a correct checksum, because an attacker who can write a manifest can also write its checksum.
     text = content.decode("utf-8", "replace")
-    return parse_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
+    return parse_recipe_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
 
 
 def _manifest_with_journal(content: bytes) -> object:
@@ -58,7 +65,7 @@ def _manifest_with_journal(content: bytes) -> object:
         "format": 1,
         "key": asdict(KEY),
         "files": {},
-        "journal": journal_of(Recipes({}), KEY) + content.decode("latin-1"),
+        "journal": journal_of(JournalRecipes({}), KEY) + content.decode("latin-1"),
     }
     return _manifest(json.dumps(body).encode())
 
@@ -82,9 +89,9 @@ def _index(content: bytes) -> object:
     return None
 
 
-_STEPS = {(StepKind.COMPILE, BucketPhase.PROMPT, Bucket(1, 128, 0)): 1.5}
-_FILES = {"a/b.recipe": StoredFile(sha256="0" * 64, size=12)}
-_MANIFEST = format_manifest(Manifest(_FILES, Recipes(_STEPS)), KEY).partition("\n")[2].encode()
+_STEPS = {(EstimateStepKind.COMPILE, BucketPhase.PROMPT, Bucket(1, 128, 0)): 1.5}
+_FILES = {"a/b.recipe": ManifestFile(sha256="0" * 64, size=12)}
+_MANIFEST = format_recipe_manifest(RecipeManifest(_FILES, JournalRecipes(_STEPS)), KEY).partition("\n")[2].encode()
 _HEADER = b'{"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 0]}}'
 _REPORT = WarmupReport(
     instance="a",
@@ -92,7 +99,7 @@ _REPORT = WarmupReport(
     plan_hash="b" * 64,
     phase=Phase.FAILED,
     cold_shapes=(ColdShape(phase=BucketPhase.PROMPT, shape=Bucket(1, 2, 3), count=4, compiles=5),),
-    failure=RuntimeFailure(reason="OutOfMemory", message="It does not fit."),
+    failure=RuntimeFailureReport(reason="OutOfMemory", message="It does not fit."),
     warnings=("One.",),
 )
 
@@ -126,11 +133,11 @@ READERS = {
         (PlanImpossible,),
         (b"prompt", b"decode", b"nan", b"inf", b"1e309", b"-0", b"1_0", b"\xd9\xa3"),
     ),
-    "recipe manifest": Reader((_MANIFEST,), _manifest, (EntryUnusable,), most=1_000_000),
+    "recipe manifest": Reader((_MANIFEST,), _manifest, (ManifestMismatch,), most=1_000_000),
     "journal of a manifest": Reader(
         (b'{"bucket":[1,128,0],"phase":"prompt","seconds":1.5,"step":"compile"}\n',),
         _manifest_with_journal,
-        (EntryUnusable,),
+        (ManifestMismatch,),
         most=1_000_000,
     ),
     "safetensors file": Reader(
@@ -142,8 +149,8 @@ READERS = {
     ),
     "report": Reader(
         (_REPORT.model_dump_json(by_alias=True).encode(),),
-        lambda content: parse_report(content).model_dump_json(by_alias=True),
-        (UnusableReport,),
+        lambda content: parse_status_port_report(content).model_dump_json(by_alias=True),
+        (StatusPortReportUnusable,),
         most=MAX_REPORT_BYTES,
     ),
 }

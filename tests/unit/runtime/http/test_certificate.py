@@ -22,12 +22,12 @@ from starlette.types import Receive, Scope, Send
 
 from gaudi_runtime.errors import CertificateUnusable
 from gaudi_runtime.http.certificate import Certificate
-from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.connection import ConnectionLimits
 from gaudi_runtime.http.server import http_server
 from localcluster.control_plane.certificates import Authority
 from tests.unit.runtime.configs import free_port
 
-LIMITS = ServerLimits(4096, 620, drain_seconds=5)
+LIMITS = ConnectionLimits(4096, 620, drain_seconds=5)
 WORKERS = 8
 
 
@@ -81,7 +81,7 @@ async def greet(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(certificate: Certificate, limits: ServerLimits = LIMITS) -> AsyncIterator[int]:
+async def serving(certificate: Certificate, limits: ConnectionLimits = LIMITS) -> AsyncIterator[int]:
     port = free_port()
     async with asyncio.timeout(60), http_server(greet, port, limits, certificate=certificate):
         yield port
@@ -176,7 +176,7 @@ def test_start_without_a_pair_is_refused(mounted: Mounted, make: object, why: st
 
 
 async def test_unfinished_handshake_ends_after_head_seconds(mounted: Mounted) -> None:
-    async with serving(Certificate(mounted.folder), ServerLimits(4096, 620, 5, head_seconds=0.2)) as port:
+    async with serving(Certificate(mounted.folder), ConnectionLimits(4096, 620, 5, head_seconds=0.2)) as port:
         reader, writer = await asyncio.open_connection("localhost", port)
         assert await reader.read() == b""
         writer.close()

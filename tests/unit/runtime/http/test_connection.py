@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gaudi_runtime.http.connection import ServerLimits, connection_limit
+from gaudi_runtime.http.connection import ConnectionLimits, connection_limit
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS
 from tests.unit.runtime.configs import free_port, sim_config
 
-LIMITS = ServerLimits(4096, 620, drain_seconds=1)
+LIMITS = ConnectionLimits(4096, 620, drain_seconds=1)
 SOON = 0.2
 """The seconds of a timeout that a test waits for."""
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -87,7 +87,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(limits: ServerLimits = LIMITS) -> AsyncIterator[Application]:
+async def serving(limits: ConnectionLimits = LIMITS) -> AsyncIterator[Application]:
     app = Application(free_port())
     async with asyncio.timeout(30), http_server(app, app.port, limits):
         yield app
@@ -276,7 +276,7 @@ def test_connection_limit_is_derived_from_sequences_and_queue(
 
 
 def test_timeouts_equal_the_documented_values() -> None:
-    found = ServerLimits(header_bytes=1, keep_alive_seconds=1, drain_seconds=1)
+    found = ConnectionLimits(header_bytes=1, keep_alive_seconds=1, drain_seconds=1)
     assert (found.head_seconds, found.body_seconds, found.body_rate) == (10, 60, 16 * 1024)
     assert (found.discard_seconds, found.reader_seconds) == (5, 60)
 

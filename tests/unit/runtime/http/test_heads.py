@@ -16,9 +16,9 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from gaudi_runtime.http.connection import Connection, ServerLimits, connection_type
+from gaudi_runtime.http.connection import Connection, ConnectionLimits, connection_type
 
-LIMITS = ServerLimits(4096, 620, drain_seconds=1)
+LIMITS = ConnectionLimits(4096, 620, drain_seconds=1)
 SEEDS, STREAMS = range(4), 200
 """For each seed, this many streams of up to three requests."""
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.server import bind, http_server
+from gaudi_runtime.http.connection import ConnectionLimits
+from gaudi_runtime.http.server import bind_server_socket, http_server
 from gaudi_runtime.process.open_files import raise_open_file_limit
 from tests.unit.runtime.configs import free_port
 
@@ -32,7 +32,7 @@ def test_file_limit_is_raised_to_the_hard_limit() -> None:
 
 
 def test_connection_disables_the_nagle_algorithm() -> None:
-    with bind(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
+    with bind_server_socket(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -49,7 +49,7 @@ async def test_answer_that_ends_after_the_stop_closes_its_connection() -> None:
         await send({"type": "http.response.body", "body": b"ok"})
 
     async with AsyncExitStack() as server:
-        await server.enter_async_context(http_server(app, port, ServerLimits(65536, 620, drain_seconds=20)))
+        await server.enter_async_context(http_server(app, port, ConnectionLimits(65536, 620, drain_seconds=20)))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(ASK)
         await asked.wait()
@@ -74,7 +74,7 @@ async def test_request_in_transit_at_the_stop_is_answered(before: int) -> None:
         await send({"type": "http.response.body", "body": b"ok"})
 
     async with AsyncExitStack() as server:
-        await server.enter_async_context(http_server(app, port, ServerLimits(65536, 620, drain_seconds=20)))
+        await server.enter_async_context(http_server(app, port, ConnectionLimits(65536, 620, drain_seconds=20)))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(before):
             writer.write(ASK)
@@ -137,7 +137,7 @@ async def echo() -> AsyncIterator[int]:
         await send({"type": "http.response.body", "body": body})
 
     port = free_port()
-    async with http_server(app, port, ServerLimits(1024, 5, drain_seconds=1)):
+    async with http_server(app, port, ConnectionLimits(1024, 5, drain_seconds=1)):
         yield port
 
 

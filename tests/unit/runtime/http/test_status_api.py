@@ -19,13 +19,13 @@ from gaudi_runtime.contract.bucket_table import BucketTable
 from gaudi_runtime.contract.report import (
     MAX_REPORT_BYTES,
     Phase,
-    PhaseProgress,
-    RecipeOutcome,
+    PhaseProgressReport,
+    SharedRecipesOutcome,
     SharedRecipesReport,
     WarmupReport,
 )
-from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.metrics import MetricSources, new_registry
+from gaudi_runtime.http.connection import ConnectionLimits
+from gaudi_runtime.http.metrics import MetricSources, new_metrics_registry
 from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard
@@ -43,10 +43,10 @@ class StatusPort:
 
 
 @asynccontextmanager
-async def listening(limits: ServerLimits) -> AsyncIterator[StatusPort]:
+async def listening(limits: ConnectionLimits) -> AsyncIterator[StatusPort]:
     board = ReportBoard("a" * 64)
     observed = MetricSources(board.report)
-    app = status_app(board, observed, new_registry(observed), 30, lambda: False)
+    app = status_app(board, observed, new_metrics_registry(observed), 30, lambda: False)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     async with (
@@ -167,7 +167,7 @@ async def test_serving_is_ready_and_alive(status: StatusPort) -> None:
 
 
 async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
-    status.board.update(phase=Phase.CAPTURING, prompt=PhaseProgress(planned=4, warmed=3, captured=2))
+    status.board.update(phase=Phase.CAPTURING, prompt=PhaseProgressReport(planned=4, warmed=3, captured=2))
     families = text_string_to_metric_families((await status.http.get("/metrics")).text)
     samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
     assert samples["gaudi_buckets", "prompt", "planned"] == 4
@@ -176,8 +176,8 @@ async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
 
 
 async def test_metrics_show_seconds_saved_by_recipes(status: StatusPort) -> None:
-    shared = SharedRecipesReport(outcome=RecipeOutcome.HIT)
-    counts = PhaseProgress(planned=4, warmed=4, cached=3)
+    shared = SharedRecipesReport(outcome=SharedRecipesOutcome.HIT)
+    counts = PhaseProgressReport(planned=4, warmed=4, cached=3)
     status.board.update(prompt=counts, shared_recipes=shared, recipe_seconds_saved=41.5)
     families = text_string_to_metric_families((await status.http.get("/metrics")).text)
     samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}

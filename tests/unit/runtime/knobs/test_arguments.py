@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import argument_errors
+from gaudi_runtime.knobs.setting_errors import argument_errors
 from gaudi_runtime.knobs.table import KnobKind, knobs
 
 NO_ARGUMENT = "is not the value of an argument: write --name=value"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.attention_bias import FusedAttention
+from gaudi_runtime.buckets.attention_bias import FusedAttentionBias
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
@@ -20,7 +20,7 @@ def settings(**values: str) -> dict[str, Any]:
 
 
 def test_ranges_without_padding_are_never_sliced() -> None:
-    assert fused_attention(vllm_config(), {}) == FusedAttention(element_bytes=2, sliced_from=None)
+    assert fused_attention(vllm_config(), {}) == FusedAttentionBias(element_bytes=2, sliced_from=None)
 
 
 @pytest.mark.parametrize(
@@ -36,16 +36,16 @@ def test_ranges_without_padding_are_never_sliced() -> None:
 def test_padding_aware_buckets_are_sliced(tokens: int, change: dict[str, str], sliced_from: int | None) -> None:
     limits = {"maxModelLen": 16384, "maxNumBatchedTokens": tokens}
     found = fused_attention(vllm_config(bucketing=PADDED, limits=limits, **settings(**change)), {})
-    assert found == FusedAttention(sliced_from=sliced_from)
+    assert found == FusedAttentionBias(sliced_from=sliced_from)
 
 
 def test_attention_is_not_sliced_with_neural_compressor() -> None:
     quantized = {"quantization": {"method": "inc", "configFile": "/q.json"}}
-    assert fused_attention(vllm_config(bucketing=PADDED, model=quantized), {}) == FusedAttention()
+    assert fused_attention(vllm_config(bucketing=PADDED, model=quantized), {}) == FusedAttentionBias()
 
 
 def test_float32_has_a_bias_of_four_bytes() -> None:
-    assert fused_attention(vllm_config(model={"dtype": "float32"}), {}) == FusedAttention(element_bytes=4)
+    assert fused_attention(vllm_config(model={"dtype": "float32"}), {}) == FusedAttentionBias(element_bytes=4)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_tile_variable_in_the_pod_environment_is_read() -> None:
 
 def test_tile_setting_is_ignored_by_a_release_without_tiles() -> None:
     tiled = vllm_config(**settings(VLLM_HPU_FSDPA_Q_TILE_ENABLE="true"))
-    assert fused_attention(tiled, {}, can_tile=False) == FusedAttention()
+    assert fused_attention(tiled, {}, can_tile=False) == FusedAttentionBias()
 
 
 def message_for(config: RuntimeConfig) -> str | None:

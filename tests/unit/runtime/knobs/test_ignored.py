@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
-from gaudi_runtime.knobs.check import ignored_knobs, ignored_settings
+from gaudi_runtime.knobs.setting_errors import ignored_knobs, ignored_settings
 from gaudi_runtime.knobs.table import Knob, KnobHome, knobs
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from tests.unit.runtime.knobs.configs import vllm_config

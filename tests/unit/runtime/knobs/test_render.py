@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.check import setting_error
 from gaudi_runtime.knobs.fields import SETTING_FIELDS, field_values
 from gaudi_runtime.knobs.render import render_engine_options
+from gaudi_runtime.knobs.setting_errors import setting_error
 from gaudi_runtime.knobs.table import ENGINE, KnobHome, knobs
 from tests.unit.runtime.knobs.configs import vllm_config
 

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
+from gaudi_runtime.contract.bucketing import BucketingAttentionSlices, Limits
 from gaudi_runtime.contract.config import CaptureOrder, WarmupConfig
-from gaudi_runtime.knobs.fields import SETTING_FIELDS, SLICED, split_settings
+from gaudi_runtime.knobs.fields import SETTING_FIELDS, SLICED, split_settings_by_field
 from gaudi_runtime.knobs.table import KnobHome, KnobType, knobs
 
 LIMITS = {"max_model_len": 4096, "max_num_seqs": 4, "max_num_batched_tokens": 4096}
 
 
 def limits(**settings: str) -> Limits:
-    return Limits(**LIMITS, **split_settings(settings).limits)
+    return Limits(**LIMITS, **split_settings_by_field(settings).limits)
 
 
 def warmup(settings: dict[str, str]) -> WarmupConfig:
-    return WarmupConfig(**split_settings(settings).warmup)
+    return WarmupConfig(**split_settings_by_field(settings).warmup)
 
 
 @pytest.mark.parametrize(("word", "value"), [("no", False), ("True", True)])
@@ -27,7 +27,9 @@ def test_contiguous_attention_is_a_limit(word: str, value: bool) -> None:
 
 def test_slices_are_a_limit_with_their_sizes() -> None:
     sizes = {"PT_HPU_SDPA_BC_FACTOR": "512", "VLLM_FUSEDSDPA_SLIDE_THLD": "4096"}
-    assert limits(**{SLICED: "1"}, **sizes).sliding_window_slices == AttentionSlices(tokens=512, from_tokens=4096)
+    assert limits(**{SLICED: "1"}, **sizes).sliding_window_slices == BucketingAttentionSlices(
+        tokens=512, from_tokens=4096
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {SLICED: "false"}], ids=["missing", "false"])
@@ -51,12 +53,12 @@ def test_setting_of_the_warm_up_is_its_field(name: str, word: str, field: str, v
 
 def test_entry_with_a_field_is_not_passed_to_the_engine() -> None:
     settings = {**dict.fromkeys(SETTING_FIELDS, "1"), "LOG_LEVEL_ALL": "4"}
-    assert split_settings(settings).engine == {"LOG_LEVEL_ALL": "4"}
+    assert split_settings_by_field(settings).engine == {"LOG_LEVEL_ALL": "4"}
 
 
 @pytest.mark.parametrize("name", SETTING_FIELDS)
 def test_wrong_value_is_left_out(name: str) -> None:
-    assert split_settings({name: "x"}) == ({}, {}, {}, {}, {})
+    assert split_settings_by_field({name: "x"}) == ({}, {}, {}, {}, {})
 
 
 def test_documented_default_is_the_default_of_the_field() -> None:
@@ -75,14 +77,14 @@ def extreme_words(name: str) -> list[str]:
 
 @pytest.mark.parametrize(("name", "word"), [(name, word) for name in SETTING_FIELDS for word in extreme_words(name)])
 def test_field_accepts_every_value_of_its_knob(name: str, word: str) -> None:
-    found: dict[str, Any] = {**split_settings({name: word, SLICED: "1"})._asdict()}
+    found: dict[str, Any] = {**split_settings_by_field({name: word, SLICED: "1"})._asdict()}
     assert Limits(**LIMITS, **found["limits"])
     assert WarmupConfig(**found["warmup"])
 
 
 def test_script_of_the_sim_engine_is_split_from_knobs() -> None:
     settings = {"LOG_LEVEL_ALL": "4", "--async-scheduling": "true", "timeScale": "0.01"}
-    found = split_settings(settings, is_simulated=True)
+    found = split_settings_by_field(settings, is_simulated=True)
     assert found.sim_script == {"timeScale": "0.01"}
     assert found.engine == {"LOG_LEVEL_ALL": "4", "--async-scheduling": "true"}
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
     BucketPolicy,
     DecodeRanges,
     Limits,
     PromptRanges,
-    RangeSettings,
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.coverage import MAX_GAPS, Gap, PhaseCoverage, PlanCoverage, plan_coverage
+from gaudi_runtime.planning.coverage import MAX_GAPS, CoverageGap, PhaseCoverage, PlanCoverage, plan_coverage
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from tests.support.policies import EXPONENTIAL
@@ -112,7 +112,7 @@ def _runs_cold(plan: BucketPlan, size: int, highest: int) -> bool:
     return False
 
 
-def inside(gap: Gap, shapes: set[Bucket]) -> set[Bucket]:
+def inside(gap: CoverageGap, shapes: set[Bucket]) -> set[Bucket]:
     return {
         shape
         for shape in shapes
@@ -163,7 +163,7 @@ def test_no_gap_begins_inside_another_gap(plan: BucketPlan, limits: Limits, kv_b
             assert first == gap.first or not inside_it
 
 
-RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6), max=st.integers(6, 30))
+RANGES = st.builds(BucketingRangeSettings, min=st.integers(1, 6), step=st.integers(1, 6), max=st.integers(6, 30))
 
 
 @given(
@@ -189,7 +189,7 @@ def test_bucket_file_below_the_token_budget_has_a_gap() -> None:
     limits = Limits(max_model_len=256, max_num_seqs=1, max_num_batched_tokens=512, block_size=32, steps_by_tokens=True)
     policy = BucketPolicy(strategy=Strategy.FILE, file="(1, [64, 384], 0)\n(1, 1, 8)")
     assert plan_coverage(make_plan(policy, limits, 8), limits, 8).prompt.gaps == (
-        Gap(Bucket(1, 385, 0), Bucket(1, 512, 0)),
+        CoverageGap(Bucket(1, 385, 0), Bucket(1, 512, 0)),
     )
 
 
@@ -213,7 +213,7 @@ WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
 def test_plan_of_the_plugin_has_gaps_before_its_largest_contexts() -> None:
     """A query of 513 tokens allows 59 context blocks, but its bucket of 640 tokens has at most 58."""
     found = recorded(max_model_len=8192, max_num_batched_tokens=8192).prompt
-    assert found.gaps[0] == Gap(Bucket(1, 513, 59), Bucket(1, 640, 59))
+    assert found.gaps[0] == CoverageGap(Bucket(1, 513, 59), Bucket(1, 640, 59))
 
 
 def test_message_names_share_number_and_first_gap() -> None:
@@ -260,22 +260,22 @@ def test_plan_without_gaps_has_no_message() -> None:
 
 
 def test_share_that_rounds_to_zero_is_under_0_1_percent() -> None:
-    coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (CoverageGap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.describe_gaps() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
 def test_share_below_a_thousandth_is_described_as_less() -> None:
-    coverage = PhaseCoverage(PROMPT, 1_000_500, 1000, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    coverage = PhaseCoverage(PROMPT, 1_000_500, 1000, 1, (CoverageGap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert (coverage.describe_gaps() or "").startswith("under 0.1 % ")
 
 
 def test_share_of_a_thousandth_is_0_1_percent() -> None:
-    coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (CoverageGap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.describe_gaps() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
 def test_gaps_of_both_phases_are_joined_to_one_message() -> None:
-    gap = (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
+    gap = (CoverageGap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
     found = PlanCoverage(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
     first, second = found.describe_phases()
     assert found.describe_gaps() == f"{first}; {second}"
@@ -334,6 +334,6 @@ def test_number_of_gaps_is_complete_if_the_list_is_cut() -> None:
 def test_decode_buckets_of_linear_ranges_cover_every_batch() -> None:
     wide = BucketPolicy(strategy=Strategy.LINEAR)
     wide = wide.model_copy(
-        update={"decode": wide.decode.model_copy(update={"batch_size": RangeSettings(min=1, step=4, max=16)})}
+        update={"decode": wide.decode.model_copy(update={"batch_size": BucketingRangeSettings(min=1, step=4, max=16)})}
     )
     assert plan_coverage(make_plan(wide, RECORDED, 3000), RECORDED, 3000).decode.missing == 0

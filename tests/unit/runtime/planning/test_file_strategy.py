@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.buckets.bucket_plan import DroppedBuckets, DropRule
+from gaudi_runtime.buckets.bucket_plan import PlanDroppedBuckets, PlanDropRule
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     Limits,
@@ -27,7 +27,7 @@ def test_file_buckets_are_split_by_query_length() -> None:
 
 def test_dropped_file_bucket_is_reported_with_its_line() -> None:
     plan = make_plan(file("(1, 128, 0)\n\n(1, 4096, 0)\n(1, 1, 8)"), LIMITS, kv_blocks=64)
-    assert plan.warnings == (f"bucket file, line 3: (1, 4096, 0) was dropped: {DropRule.QUERY_TOO_LONG}",)
+    assert plan.warnings == (f"bucket file, line 3: (1, 4096, 0) was dropped: {PlanDropRule.QUERY_TOO_LONG}",)
 
 
 def test_empty_file_is_refused() -> None:
@@ -45,8 +45,8 @@ def test_decode_buckets_of_a_file_are_filtered_and_limited() -> None:
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     plan = make_plan(file("(1, 128, 0)\n(4, 1, 3)\n(2, 1, 99)\n(4, 1, 4)"), limits, kv_blocks=64)
     assert plan.decode == ((2, 1, 32), (4, 1, 4))
-    assert plan.dropped == (DroppedBuckets(BucketPhase.DECODE, DropRule.FEWER_BLOCKS_THAN_SEQUENCES, 1),)
-    assert plan.warnings == (f"bucket file, line 2: (4, 1, 3) was dropped: {DropRule.FEWER_BLOCKS_THAN_SEQUENCES}",)
+    assert plan.dropped == (PlanDroppedBuckets(BucketPhase.DECODE, PlanDropRule.FEWER_BLOCKS_THAN_SEQUENCES, 1),)
+    assert plan.warnings == (f"bucket file, line 2: (4, 1, 3) was dropped: {PlanDropRule.FEWER_BLOCKS_THAN_SEQUENCES}",)
 
 
 def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.kept_plans import BYTES_PER_BUCKET, SMALL, PlanCache
+from gaudi_runtime.planning.kept_plans import BYTES_PER_BUCKET, SMALL, KeptPlans
 from gaudi_runtime.planning.planner import make_plan
 from tests.support.policies import EXPONENTIAL
 
@@ -29,9 +29,9 @@ class Planner:
         return make_plan(policy, limits, kv_blocks)
 
 
-def kept(most_bytes: int) -> tuple[PlanCache, Counter[int]]:
+def kept(most_bytes: int) -> tuple[KeptPlans, Counter[int]]:
     planner = Planner()
-    return PlanCache(most_bytes, planner), planner.made
+    return KeptPlans(most_bytes, planner), planner.made
 
 
 def test_plan_of_equal_inputs_is_made_once() -> None:

@@ -7,25 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.bucket_plan import BucketPlan, DroppedBuckets, DropRule
+from gaudi_runtime.buckets.bucket_plan import BucketPlan, PlanDroppedBuckets, PlanDropRule
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
     BucketPolicy,
     DecodeRanges,
     Limits,
     OptimalSettings,
     PromptRanges,
-    RangeSettings,
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.planning.planner import (
-    BucketFilter,
+    PlannerBucketFilter,
     make_plan,
-    plan_of_device,
-    violated_decode_rule,
-    violated_prompt_rule,
+    make_plan_for_device,
+    violated_planner_decode_rule,
+    violated_planner_prompt_rule,
 )
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from tests.support.policies import EXPONENTIAL
@@ -34,7 +34,7 @@ LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048,
 RANGED = st.sampled_from(RANGED_STRATEGIES)
 
 
-def linear(**dimensions: RangeSettings) -> BucketPolicy:
+def linear(**dimensions: BucketingRangeSettings) -> BucketPolicy:
     prompt = {name: value for name, value in dimensions.items() if name in PromptRanges.model_fields}
     decode = {name: value for name, value in dimensions.items() if name == "blocks"}
     return BucketPolicy(strategy=Strategy.LINEAR, prompt=PromptRanges(**prompt), decode=DecodeRanges(**decode))
@@ -79,9 +79,9 @@ def test_plan_is_sorted_and_distinct(strategy: Strategy, limits: Limits, kv_bloc
 def test_every_planned_bucket_passes_the_filters(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
     plan = plan_or_none(BucketPolicy(strategy=strategy), limits, kv_blocks)
     for bucket in plan.prompt if plan else ():
-        assert violated_prompt_rule(limits, *bucket) is None
+        assert violated_planner_prompt_rule(limits, *bucket) is None
     for bucket in plan.decode if plan else ():
-        assert violated_decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
+        assert violated_planner_decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
 
 
 @given(st.integers(1, 4), st.integers(1, 1519))
@@ -122,7 +122,7 @@ def plan_with_few_blocks(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: An
     """Return a plan for 10 KV blocks. The 16 sequences of 8 blocks may reference more than three times as many."""
     found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
     optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
-    return plan_of_device(BucketPolicy(strategy=strategy, optimal=optimal), REFERENCES, found)
+    return make_plan_for_device(BucketPolicy(strategy=strategy, optimal=optimal), REFERENCES, found)
 
 
 def test_decode_blocks_are_limited_unless_the_engine_has_no_limit() -> None:
@@ -150,13 +150,13 @@ def test_queries_are_multiples_of_the_engines_query_step(strategy: Strategy) -> 
 
 
 def test_dropped_buckets_are_counted_by_rule() -> None:
-    policy = linear(query=RangeSettings(max=4096), context=RangeSettings(max=0))
+    policy = linear(query=BucketingRangeSettings(max=4096), context=BucketingRangeSettings(max=0))
     plan = make_plan(policy, LIMITS, kv_blocks=64)
-    assert plan.dropped == (DroppedBuckets(BucketPhase.PROMPT, DropRule.QUERY_TOO_LONG, 16),)
+    assert plan.dropped == (PlanDroppedBuckets(BucketPhase.PROMPT, PlanDropRule.QUERY_TOO_LONG, 16),)
 
 
 def test_prompt_without_any_bucket_names_phase_and_rule() -> None:
-    policy = linear(query=RangeSettings(min=4096, max=4096), context=RangeSettings(max=0))
+    policy = linear(query=BucketingRangeSettings(min=4096, max=4096), context=BucketingRangeSettings(max=0))
     with pytest.raises(
         PlanImpossible,
         match=r"no prompt bucket is left: 1 dropped because the query is longer than maxModelLen\. "
@@ -166,22 +166,22 @@ def test_prompt_without_any_bucket_names_phase_and_rule() -> None:
 
 
 def test_batch_over_the_token_budget_names_its_rule() -> None:
-    policy = linear(batch_size=RangeSettings(min=32, max=32), query=RangeSettings(min=128, max=128))
+    policy = linear(batch_size=BucketingRangeSettings(min=32, max=32), query=BucketingRangeSettings(min=128, max=128))
     with pytest.raises(PlanImpossible, match=r"16 dropped because batch size \* query exceeds"):
         make_plan(policy, LIMITS, kv_blocks=64)
 
 
 def test_decode_without_any_bucket_names_phase_and_rule() -> None:
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
-    policy = linear(blocks=RangeSettings(min=1, step=1, max=1)).model_copy(
-        update={"decode": DecodeRanges(batch_size=RangeSettings(min=4), blocks=RangeSettings(max=1))}
+    policy = linear(blocks=BucketingRangeSettings(min=1, step=1, max=1)).model_copy(
+        update={"decode": DecodeRanges(batch_size=BucketingRangeSettings(min=4), blocks=BucketingRangeSettings(max=1))}
     )
     with pytest.raises(PlanImpossible, match=r"no decode bucket is left: .* fewer KV blocks than sequences"):
         make_plan(policy, limits, kv_blocks=64)
 
 
 def test_min_above_max_names_the_dimension() -> None:
-    policy = linear(query=RangeSettings(min=512, max=256))
+    policy = linear(query=BucketingRangeSettings(min=512, max=256))
     with pytest.raises(PlanImpossible, match=r"bucketing.prompt.query: min 512 .* max 256"):
         make_plan(policy, LIMITS, kv_blocks=64)
 
@@ -219,7 +219,9 @@ def test_warning_names_the_dimension_of_an_ignored_setting(dimension: str) -> No
 def test_context_is_raised_only_if_the_query_leaves_fewer_blocks() -> None:
     """A query of 54 blocks leaves the maximum context of 10 blocks, so the context stays unchanged."""
     long = LIMITS.model_copy(update={"max_model_len": 8192, "max_num_batched_tokens": 8192})
-    policy = linear(context=RangeSettings(step=4, max=10), query=RangeSettings(min=53 * 128, max=55 * 128))
+    policy = linear(
+        context=BucketingRangeSettings(step=4, max=10), query=BucketingRangeSettings(min=53 * 128, max=55 * 128)
+    )
     plan = make_plan(policy, long, kv_blocks=64)
     assert [[each.num_blocks for each in plan.prompt if each.query_len == 128 * size] for size in (53, 54, 55)] == [
         [0, 4, 8],
@@ -229,7 +231,7 @@ def test_context_is_raised_only_if_the_query_leaves_fewer_blocks() -> None:
 
 
 def test_batch_size_zero_is_refused() -> None:
-    policy = linear(batch_size=RangeSettings(min=0))
+    policy = linear(batch_size=BucketingRangeSettings(min=0))
     with pytest.raises(PlanImpossible, match=r"bucketing.prompt.batchSize: min is 0, but must be at least 1"):
         make_plan(policy, LIMITS, kv_blocks=64)
 
@@ -249,7 +251,7 @@ def test_device_without_a_block_is_refused() -> None:
 )
 def test_ranges_with_too_many_buckets_are_refused(phase: str, policy: BucketPolicy, combined: int) -> None:
     wide = Limits(max_model_len=10_001, max_num_seqs=500, max_num_prefill_seqs=500, max_num_batched_tokens=10_001)
-    every = {"decode": policy.decode.model_copy(update={"batch_size": RangeSettings(step=1)})}
+    every = {"decode": policy.decode.model_copy(update={"batch_size": BucketingRangeSettings(step=1)})}
     with pytest.raises(PlanImpossible) as refused:
         make_plan(policy.model_copy(update=every), wide, kv_blocks=10_001)
     assert str(refused.value) == (
@@ -259,7 +261,7 @@ def test_ranges_with_too_many_buckets_are_refused(phase: str, policy: BucketPoli
 
 
 def test_phase_of_more_than_250000_buckets_is_refused() -> None:
-    sieve = BucketFilter(BucketPhase.DECODE)
+    sieve = PlannerBucketFilter(BucketPhase.DECODE)
     for size in range(1, 250_001):
         sieve.keep(Bucket(size, 1, 1))
     with pytest.raises(PlanImpossible) as refused:
@@ -272,8 +274,8 @@ def test_phase_of_more_than_250000_buckets_is_refused() -> None:
 def test_exponential_names_every_ignored_setting() -> None:
     policy = BucketPolicy(
         strategy=Strategy.EXPONENTIAL,
-        prompt=PromptRanges(query=RangeSettings(step=256, max=1024)),
-        decode=DecodeRanges(blocks=RangeSettings(pad_percent=10)),
+        prompt=PromptRanges(query=BucketingRangeSettings(step=256, max=1024)),
+        decode=DecodeRanges(blocks=BucketingRangeSettings(pad_percent=10)),
     )
     fields = ("prompt.query.step", "prompt.query.max", "paddingAware")
     assert make_plan(policy, LIMITS, kv_blocks=1519).warnings == tuple(
@@ -283,21 +285,21 @@ def test_exponential_names_every_ignored_setting() -> None:
 
 def test_exponential_with_a_long_model_reads_the_largest_context() -> None:
     long = LIMITS.model_copy(update={"max_model_len": 16_384})
-    policy = BucketPolicy(strategy=Strategy.EXPONENTIAL, prompt=PromptRanges(context=RangeSettings(max=100)))
+    policy = BucketPolicy(strategy=Strategy.EXPONENTIAL, prompt=PromptRanges(context=BucketingRangeSettings(max=100)))
     plan = make_plan(policy, long, kv_blocks=1519)
     assert plan.warnings == ()
     assert plan.prompt != make_plan(EXPONENTIAL, long, kv_blocks=1519).prompt
 
 
 def test_linear_names_an_ignored_padding() -> None:
-    (warning,) = make_plan(linear(query=RangeSettings(pad_max=10)), LIMITS, kv_blocks=64).warnings
+    (warning,) = make_plan(linear(query=BucketingRangeSettings(pad_max=10)), LIMITS, kv_blocks=64).warnings
     assert warning.startswith("engine.settings VLLM_PROMPT_QUERY_BUCKET_PAD_MAX is ignored")
     assert "Linear" in warning
 
 
 def test_steps_by_tokens_ignore_batch_size_and_context_of_prompts() -> None:
     limits = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256, steps_by_tokens=True)
-    ranges = PromptRanges(batch_size=RangeSettings(max=4), context=RangeSettings(max=2))
+    ranges = PromptRanges(batch_size=BucketingRangeSettings(max=4), context=BucketingRangeSettings(max=2))
     plan = make_plan(BucketPolicy(strategy=Strategy.LINEAR, prompt=ranges), limits, 9)
     assert {(bucket.batch_size, bucket.num_blocks) for bucket in plan.prompt} == {(1, 0)}
     assert [warning.partition(" is ignored: on a CPU")[0] for warning in plan.warnings] == [
@@ -308,7 +310,7 @@ def test_steps_by_tokens_ignore_batch_size_and_context_of_prompts() -> None:
 
 def test_context_range_without_prefix_caching_is_reported_as_ignored() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False})
-    plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)
+    plan = make_plan(linear(context=BucketingRangeSettings(max=4)), without, kv_blocks=64)
     assert plan.warnings == (
         "bucketing.prompt.context.max is ignored: without prefix caching or split prompts, prompts have no context",
     )
@@ -325,7 +327,7 @@ def test_split_prompts_have_contexts_up_to_the_model_length() -> None:
 
 @pytest.mark.parametrize("strategy", RANGED_STRATEGIES)
 def test_configured_contexts_end_with_the_maximum_of_each_query(strategy: Strategy) -> None:
-    policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
+    policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=BucketingRangeSettings(max=2)))
     plan = make_plan(policy, PIECES, kv_blocks=64)
     assert plan.warnings == ()
     assert [each.num_blocks for each in plan.prompt if each.query_len == 384] == [0, 1, 2, 14]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket_plan import DropRule
-from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits, Strategy
+from gaudi_runtime.buckets.bucket_plan import PlanDropRule
+from gaudi_runtime.contract.bucketing import BucketingAttentionSlices, BucketPolicy, Limits, Strategy
 from gaudi_runtime.planning.planner import make_plan
 
 LONG = Limits(max_model_len=4096, max_num_seqs=4, max_num_batched_tokens=4096, prefix_caching=True)
@@ -13,7 +13,9 @@ KV_BLOCKS = 512
 
 
 def sliced(tokens: int = 1024, from_tokens: int = 2048) -> Limits:
-    return LONG.model_copy(update={"sliding_window_slices": AttentionSlices(tokens=tokens, from_tokens=from_tokens)})
+    return LONG.model_copy(
+        update={"sliding_window_slices": BucketingAttentionSlices(tokens=tokens, from_tokens=from_tokens)}
+    )
 
 
 def test_long_prompt_buckets_without_context_are_multiples_of_slices() -> None:
@@ -24,7 +26,7 @@ def test_long_prompt_buckets_without_context_are_multiples_of_slices() -> None:
 
 def test_dropped_buckets_are_counted_by_their_rule() -> None:
     plan = make_plan(LINEAR, sliced(), KV_BLOCKS)
-    counted = [each.count for each in plan.dropped if each.rule is DropRule.NOT_WHOLE_SLICES]
+    counted = [each.count for each in plan.dropped if each.rule is PlanDropRule.NOT_WHOLE_SLICES]
     assert counted == [(4096 - 2048) // 128 + 1 - 3]
 
 

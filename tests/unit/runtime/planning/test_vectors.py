@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.lookup import round_up_dimension
+from gaudi_runtime.buckets.lookup import round_up_for_lookup
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
 from tests.unit.runtime.planning.vectors import VECTORS, digest, limits_of, policy_of
@@ -37,4 +37,4 @@ def test_lookups_and_fallbacks_of_a_vector_equal_the_recorded(case: dict[str, An
 
 @pytest.mark.parametrize(("value", "base", "expected"), VECTORS["fallback"])
 def test_fallback_of_a_value_equals_the_recorded_value(value: int, base: int, expected: int) -> None:
-    assert round_up_dimension(value, base) == expected
+    assert round_up_for_lookup(value, base) == expected

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.process.cgroup import usable_cores, usable_memory
+from gaudi_runtime.process.cgroup import usable_cgroup_memory, usable_cores
 
 CORES = len(os.sched_getaffinity(0))
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -29,8 +29,8 @@ def test_all_cores_are_usable_without_a_quota(tmp_path: Path) -> None:
 def test_memory_is_limited_by_the_container(tmp_path: Path, limit: str, memory: int) -> None:
     file = tmp_path / "memory.max"
     file.write_text(limit + "\n")
-    assert usable_memory(file) == memory
+    assert usable_cgroup_memory(file) == memory
 
 
 def test_all_memory_is_usable_without_a_limit(tmp_path: Path) -> None:
-    assert usable_memory(tmp_path / "memory.max") == MEMORY
+    assert usable_cgroup_memory(tmp_path / "memory.max") == MEMORY

@@ -34,7 +34,7 @@ class Child:
 
 
 def activity_of(monkeypatch: pytest.MonkeyPatch, *processes: Child) -> tuple[int, int]:
-    monkeypatch.setattr(children, "descendants", lambda: processes)
+    monkeypatch.setattr(children, "child_processes", lambda: processes)
     return measure_activity()
 
 

@@ -5,7 +5,7 @@ import mmap
 
 import pytest
 
-from gaudi_runtime.process.host_memory import host_memory, log_stage_cost, stage_cost_line
+from gaudi_runtime.process.host_memory import host_memory, host_memory_line, log_stage_cost
 
 
 def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
@@ -19,7 +19,7 @@ def test_stage_is_logged_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture
 
 
 def test_freed_memory_is_logged_as_negative_bytes() -> None:
-    assert stage_cost_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
+    assert host_memory_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
 
 
 def test_failed_stage_logs_no_cost(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gaudi_runtime.process.logs import JsonFormatter, set_up_logging
+from gaudi_runtime.process.logs import JsonLogFormatter, set_up_logs
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def formatted(message: str, *args: object, error: bool = False) -> dict[str, str]:
     info = sys.exc_info() if error else None
     record = logging.LogRecord("a.b", logging.WARNING, "file", 1, message, args, info)
-    line = JsonFormatter().format(record)
+    line = JsonLogFormatter().format(record)
     assert "\n" not in line
     parsed: dict[str, str] = json.loads(line)
     return parsed
@@ -46,7 +46,7 @@ def test_traceback_is_on_the_same_line() -> None:
 def test_record_has_its_extras_and_a_time_with_a_zone() -> None:
     record = logging.LogRecord("a.b", logging.INFO, "file", 1, "done", (), None)
     record.created, record.model = 1_700_000_000.5, "echo"
-    line = json.loads(JsonFormatter(["model", "missing"]).format(record))
+    line = json.loads(JsonLogFormatter(["model", "missing"]).format(record))
     assert (line["time"], line["model"]) == ("2023-11-14T22:13:20.500+00:00", "echo")
     assert "missing" not in line
 
@@ -54,7 +54,7 @@ def test_record_has_its_extras_and_a_time_with_a_zone() -> None:
 @pytest.mark.usefixtures("restored_logging")
 def test_addresses_of_model_files_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     """The lines of HTTP clients contain signed addresses, with which anyone could read the model."""
-    set_up_logging()
+    set_up_logs()
     for client in ("httpx", "httpx2"):
         logging.getLogger(client).info("GET https://store.example/model?X-Amz-Signature=secret")
     logging.getLogger("gaudi_runtime").info("Serving")

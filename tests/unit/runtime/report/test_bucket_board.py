@@ -8,11 +8,11 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketState, BucketTable
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucketReport
 from gaudi_runtime.report.bucket_board import BucketBoard
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
-from gaudi_runtime.traffic.serving_histogram import Key, Tally
+from gaudi_runtime.traffic.serving_histogram import Key, ServingTally
 from tests.unit.runtime.configs import sim_config
 
 PROMPT, DECODE = BucketPhase
@@ -62,25 +62,27 @@ async def test_buckets_after_a_failed_capture_are_compiled_without_graphs() -> N
     assert [tuple(each.bucket) for each in left] == [tuple(each.bucket) for each in _skipped(board)]
 
 
-def _skipped(board: ReportBoard) -> list[SkippedBucket]:
+def _skipped(board: ReportBoard) -> list[SkippedBucketReport]:
     return sorted(board.report().skipped, key=lambda each: each.bucket)
 
 
 async def test_traffic_is_listed_with_its_bucket() -> None:
     board, table = board_after_start(sim_config())
     first = table.rows[0]
-    met: dict[Key, Tally] = {(first.phase, Bucket(*first.bucket)): Tally(hits=5, misses=1, compiles=1)}
+    met: dict[Key, ServingTally] = {(first.phase, Bucket(*first.bucket)): ServingTally(hits=5, misses=1, compiles=1)}
     row = board.buckets.table("i", met).rows[0]
     assert (row.hits, row.misses, row.compiles) == (5, 1, 1)
 
 
 def test_shape_without_a_bucket_is_listed_as_unplanned() -> None:
-    met: dict[Key, Tally] = {(DECODE, Bucket(7, 1, 9)): Tally(misses=2)}
+    met: dict[Key, ServingTally] = {(DECODE, Bucket(7, 1, 9)): ServingTally(misses=2)}
     [row] = BucketBoard().table("i", met).rows
     assert (row.state, tuple(row.bucket), row.misses) == (BucketState.UNPLANNED, (7, 1, 9), 2)
 
 
 def test_rows_beyond_the_limit_are_counted() -> None:
-    met: dict[Key, Tally] = {(DECODE, Bucket(1, 1, blocks)): Tally(hits=1) for blocks in range(MOST_ROWS + 3)}
+    met: dict[Key, ServingTally] = {
+        (DECODE, Bucket(1, 1, blocks)): ServingTally(hits=1) for blocks in range(MOST_ROWS + 3)
+    }
     table = BucketBoard().table("i", met)
     assert (len(table.rows), table.left_off) == (MOST_ROWS, 3)

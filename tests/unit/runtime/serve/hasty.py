@@ -4,9 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from gaudi_runtime.process.logs import set_up_logging
+from gaudi_runtime.process.logs import set_up_logs
 from gaudi_runtime.serve import serve
 
 if __name__ == "__main__":
-    set_up_logging()
+    set_up_logs()
     asyncio.run(serve(Path(sys.argv[-1]), restart_seconds=0))

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.serve import ports_of_invalid_config, read_config
+from gaudi_runtime.serve import read_config, serve_ports_of_invalid_config
 from tests.unit.runtime.configs import sim_config
 
 
@@ -48,9 +48,9 @@ def test_invalid_json_is_reported_with_a_message(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"serving": {"statusPort": 0}}', '{"serving": 3}'])
 def test_ports_of_an_unreadable_config_are_the_defaults(tmp_path: Path, text: str) -> None:
-    assert ports_of_invalid_config(written(tmp_path, text)) == ServingConfig()
+    assert serve_ports_of_invalid_config(written(tmp_path, text)) == ServingConfig()
 
 
 def test_ports_are_read_from_a_config_with_other_faults(tmp_path: Path) -> None:
     file = written(tmp_path, '{"serving": {"statusPort": 9}, "engine": 3}')
-    assert ports_of_invalid_config(file).status_port == 9
+    assert serve_ports_of_invalid_config(file).status_port == 9

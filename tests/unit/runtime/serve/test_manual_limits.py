@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.connection import ConnectionLimits
 from gaudi_runtime.http.status_api import STATUS_LIMITS
 from gaudi_runtime.serve import model_port_limits
 from tests.unit.runtime.configs import sim_config
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "openai-api.md").read_text()
-MODEL: ServerLimits = model_port_limits(sim_config())
+MODEL: ConnectionLimits = model_port_limits(sim_config())
 KIB = 1024
 
 

@@ -12,8 +12,8 @@ from gaudi_runtime.traffic.histogram import (
     MOST_WEIGHT,
     Traffic,
     format_traffic,
+    histogram_weight,
     parse_traffic,
-    total_weight,
 )
 
 WEIGHT = st.integers(1, 10**6)
@@ -40,7 +40,7 @@ def test_text_of_many_shapes_fits_the_field() -> None:
 
 
 def test_text_of_many_shapes_keeps_the_weight() -> None:
-    assert total_weight(parse_traffic(format_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
+    assert histogram_weight(parse_traffic(format_traffic(many_shapes())).shapes_of(BucketPhase.PROMPT)) == 8999
 
 
 def test_text_of_more_than_2400_lines_is_refused() -> None:

@@ -9,13 +9,13 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.report.served import summarize_served
-from gaudi_runtime.traffic.histogram import MOST_LINES, total_weight
+from gaudi_runtime.traffic.histogram import MOST_LINES, histogram_weight
 from gaudi_runtime.traffic.serving_histogram import (
     MOST_BUCKETS,
     MOST_SHAPES,
-    PaddedShape,
     ServingHistogram,
-    Tally,
+    ServingPaddedShape,
+    ServingTally,
     make_padder,
 )
 
@@ -32,13 +32,13 @@ def served_by_plan() -> ServingHistogram:
 
 
 def unpadded(most_buckets: int = MOST_BUCKETS) -> ServingHistogram:
-    return ServingHistogram(lambda phase, real: PaddedShape(real, warm=True), most_buckets)
+    return ServingHistogram(lambda phase, real: ServingPaddedShape(real, warm=True), most_buckets)
 
 
 def test_batch_in_a_warm_bucket_is_a_hit() -> None:
     histogram = served_by_plan()
     assert histogram.count_batch(PROMPT, Bucket(1, 100, 0)) == Bucket(1, 128, 0)
-    assert histogram.tallies == {(PROMPT, Bucket(1, 128, 0)): Tally(hits=1, tokens=100)}
+    assert histogram.tallies == {(PROMPT, Bucket(1, 128, 0)): ServingTally(hits=1, tokens=100)}
 
 
 def test_batch_in_a_bucket_without_graph_is_cold() -> None:
@@ -63,13 +63,13 @@ def test_tally_has_the_smallest_bucket_for_all_its_misses() -> None:
 def test_tally_of_a_decode_batch_adds_its_blocks_once() -> None:
     histogram = served_by_plan()
     histogram.count_batch(DECODE, Bucket(3, 1, 40))
-    assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, tokens=3, blocks=40)
+    assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == ServingTally(hits=1, tokens=3, blocks=40)
 
 
 def test_tally_of_a_prompt_batch_multiplies_blocks_by_sequences() -> None:
     histogram = unpadded()
     histogram.count_batch(PROMPT, Bucket(3, 100, 2))
-    assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, tokens=300, blocks=6)
+    assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == ServingTally(hits=1, tokens=300, blocks=6)
 
 
 def test_compiles_are_counted_under_the_shape_of_their_batch() -> None:
@@ -94,7 +94,7 @@ def test_absorbed_row_is_counted_under_the_executed_shape() -> None:
     histogram.add_rows(
         [["prompt", [1, 400, 0], [1, 448, 0, False], 1, 1], ["prompt", [1, 90, 0], [1, 448, 0, True], 1, 0]]
     )
-    assert histogram.tallies == {(PROMPT, Bucket(1, 448, 0)): Tally(1, 1, 1, 490, 0, Bucket(1, 400, 0))}
+    assert histogram.tallies == {(PROMPT, Bucket(1, 448, 0)): ServingTally(1, 1, 1, 490, 0, Bucket(1, 400, 0))}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_traffic_keeps_the_number_of_batches_and_bounds_of_sizes(
         histogram.count_batch(phase, real)
     for phase in BucketPhase:
         met, remembered = [real for of, real in batches if of is phase], histogram.traffic().shapes_of(phase)
-        assert total_weight(remembered) == len(met)
+        assert histogram_weight(remembered) == len(met)
         for real in met:
             assert any(all(map(int.__ge__, shape, real)) for shape in remembered)
         for shape in remembered:
@@ -188,7 +188,7 @@ def test_number_of_real_shapes_is_limited() -> None:
         histogram.count_batch(PROMPT, Bucket(query % 97 + 1, query, query % 89))
     remembered = histogram.traffic().prompt
     assert MOST_LINES // 4 < len(remembered) <= MOST_SHAPES
-    assert total_weight(remembered) == 19_999
+    assert histogram_weight(remembered) == 19_999
 
 
 def test_number_of_buckets_is_limited() -> None:

@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, percent
 from gaudi_runtime.memory_split import GraphPool, graph_pool
-from gaudi_runtime.warmup.schedule import CaptureBudget, CaptureStep, TimeBudget
+from gaudi_runtime.warmup.schedule import CaptureBudget, ScheduledCapture, TimeBudget
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 MIB, GIB = 2**20, 2**30
@@ -25,14 +25,14 @@ REFERENCE_PLAN = BucketPlan(
 )
 
 
-def reference_bytes(step: CaptureStep) -> int:
+def reference_bytes(step: ScheduledCapture) -> int:
     """Return the graph bytes that logs 000 and 002 imply."""
     if step.phase is DECODE:
         return int(3.37 * MIB)
     return int(1.43 * MIB * step.bucket.batch_size * step.bucket.query_len)
 
 
-def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> list[CaptureStep]:
+def run(budget: CaptureBudget, measure: Callable[[ScheduledCapture], int | None]) -> list[ScheduledCapture]:
     """Capture everything. `measure` returns the bytes of a step, or None for out of memory."""
     steps = []
     while step := budget.next_step():
@@ -56,7 +56,7 @@ def small_budget(prompt: int, decode: int, plan: BucketPlan | None = None) -> Ca
     return CaptureBudget(plan or small_plan(), GraphPool(prompt + decode, prompt, decode), block_size=128)
 
 
-def by_weight(step: CaptureStep) -> int:
+def by_weight(step: ScheduledCapture) -> int:
     return bucket_weight(step.phase, step.bucket, block_size=128)
 
 

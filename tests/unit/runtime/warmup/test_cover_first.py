@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
-from gaudi_runtime.buckets.kv_blocks import most_context_for_query, most_decode_blocks
+from gaudi_runtime.buckets.kv_blocks import most_context_kv_blocks_for_query, most_decode_blocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.planning.speculative import add_verification_buckets
 from gaudi_runtime.warmup import cover_first as module
-from gaudi_runtime.warmup.cover_first import cover_first, plan_without_cold
+from gaudi_runtime.warmup.cover_first import cover_first, cover_first_plan_without_cold
 from tests.support.policies import EXPONENTIAL
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -47,7 +47,7 @@ def covered_prompts(plan: BucketPlan, room: Limits) -> Shapes:
     return {
         (query, context)
         for query in range(1, room.longest_query + 1)
-        for context in range(most_context_for_query(room, query) + 1)
+        for context in range(most_context_kv_blocks_for_query(room, query) + 1)
         if plan.find(PROMPT, 1, query, context)
     }
 
@@ -120,7 +120,7 @@ def test_plan_without_cold_buckets_covers_every_shape(space: Space, random: obje
     order = cover_first(plan, phase, room, kv_blocks)
     for end in range(max(1, order.covering_count), len(order.buckets) + 1):
         cold = {(phase, each) for each in order.buckets[end:]}
-        lookups = plan_without_cold(plan, room, cold)
+        lookups = cover_first_plan_without_cold(plan, room, cold)
         assert not {(phase, each) for each in lookups.buckets_of(phase)} & cold
         assert covered(lookups, phase, room, kv_blocks) >= covered(plan, phase, room, kv_blocks)
 
@@ -171,7 +171,7 @@ def test_prefix_covers_steps_that_verify_drafts(
     order = cover_first(plan, DECODE, room, 30)
     plain, drafted = covered_decodes(plan, room, 30), verified(plan, room, 30, set(plan.decode), plan)
     for end in range(order.covering_count, len(order.buckets) + 1):
-        lookups = plan_without_cold(plan, room, {(DECODE, each) for each in order.buckets[end:]})
+        lookups = cover_first_plan_without_cold(plan, room, {(DECODE, each) for each in order.buckets[end:]})
         assert covered_decodes(lookups, room, 30) >= plain
         assert verified(lookups, room, 30, set(order.buckets[:end]), plan) >= drafted
 
@@ -208,18 +208,21 @@ def test_ordering_2000_buckets_takes_limited_comparisons(monkeypatch: pytest.Mon
 
 def test_phase_without_a_warm_bucket_keeps_its_buckets() -> None:
     plan = BucketPlan(prompt=(Bucket(1, 8, 0), Bucket(1, 16, 0)), decode=(Bucket(1, 1, 4),))
-    lookups = plan_without_cold(plan, limits(), {(PROMPT, each) for each in plan.prompt})
+    lookups = cover_first_plan_without_cold(plan, limits(), {(PROMPT, each) for each in plan.prompt})
     assert (lookups.prompt, lookups.decode) == (plan.prompt, plan.decode)
 
 
 def test_fallback_does_not_depend_on_removed_cold_buckets() -> None:
     plan = BucketPlan(prompt=(), decode=(Bucket(4, 1, 64), Bucket(4, 1, 1024)))
-    lookups = plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])})
+    lookups = cover_first_plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])})
     assert lookups.decode == plan.decode[:1]
     assert lookups.fallback(DECODE, SCATTERED, 4, 1, 1000) == plan.fallback(DECODE, SCATTERED, 4, 1, 1000)
 
 
 def test_batch_size_with_a_cold_largest_bucket_is_not_used() -> None:
     plan = BucketPlan(prompt=(), decode=tuple(Bucket(size, 1, blocks) for size in (2, 4) for blocks in (8, 30)))
-    assert plan_without_cold(plan, CONTIGUOUS, {(DECODE, plan.decode[1])}).decode == plan.decode[2:]
-    assert plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])}).decode == (plan.decode[0], *plan.decode[2:])
+    assert cover_first_plan_without_cold(plan, CONTIGUOUS, {(DECODE, plan.decode[1])}).decode == plan.decode[2:]
+    assert cover_first_plan_without_cold(plan, SCATTERED, {(DECODE, plan.decode[1])}).decode == (
+        plan.decode[0],
+        *plan.decode[2:],
+    )

@@ -11,45 +11,45 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engine_protocol.engine import RecipeKey
-from gaudi_runtime.warmup.estimate import StepKind
+from gaudi_runtime.warmup.estimate import EstimateStepKind
 from gaudi_runtime.warmup.journal import (
     Journal,
+    JournalRecipes,
     JournalUnusable,
-    Recipes,
-    format_header,
     format_journal,
-    format_step,
+    format_journal_header,
+    format_journal_step,
     journal_name,
     parse_journal,
 )
 
 KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
 BUCKET = Bucket(4, 512, 0)
-COMPILED = (StepKind.COMPILE, BucketPhase.PROMPT, BUCKET)
+COMPILED = (EstimateStepKind.COMPILE, BucketPhase.PROMPT, BUCKET)
 STEPS = st.tuples(
-    st.sampled_from(StepKind), st.sampled_from(BucketPhase), st.builds(Bucket, *[st.integers(0, 10**6)] * 3)
+    st.sampled_from(EstimateStepKind), st.sampled_from(BucketPhase), st.builds(Bucket, *[st.integers(0, 10**6)] * 3)
 )
 
 
 @given(st.dictionaries(STEPS, st.integers(0, 10**9).map(lambda n: n / 10**6), max_size=20))
-def test_journal_round_trips(seconds: dict[tuple[StepKind, BucketPhase, Bucket], float]) -> None:
-    assert parse_journal(format_journal(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
+def test_journal_round_trips(seconds: dict[tuple[EstimateStepKind, BucketPhase, Bucket], float]) -> None:
+    assert parse_journal(format_journal(JournalRecipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
 
 
 def test_last_line_of_a_step_has_precedence() -> None:
-    text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)
+    text = format_journal_header(KEY) + format_journal_step(COMPILED, 9) + format_journal_step(COMPILED, 3)
     assert parse_journal(text, KEY).seconds == {COMPILED: 3}
 
 
 def test_truncated_last_line_is_ignored() -> None:
-    text = format_header(KEY) + format_step(COMPILED, 9) + format_step(COMPILED, 3)[:-4]
+    text = format_journal_header(KEY) + format_journal_step(COMPILED, 9) + format_journal_step(COMPILED, 3)[:-4]
     assert parse_journal(text, KEY).seconds == {COMPILED: 9}
 
 
 def test_compiled_shape_will_be_loaded_and_others_compiled() -> None:
-    recipes = Recipes({COMPILED: 1.0})
-    assert recipes.step_kind(BucketPhase.PROMPT, BUCKET) is StepKind.LOAD
-    assert recipes.step_kind(BucketPhase.DECODE, BUCKET) is StepKind.COMPILE
+    recipes = JournalRecipes({COMPILED: 1.0})
+    assert recipes.step_kind(BucketPhase.PROMPT, BUCKET) is EstimateStepKind.LOAD
+    assert recipes.step_kind(BucketPhase.DECODE, BUCKET) is EstimateStepKind.COMPILE
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
@@ -57,7 +57,7 @@ def test_each_part_of_the_key_changes_the_journal_name(field: str) -> None:
     other = replace(KEY, **{field: "another"})
     assert journal_name(other) != journal_name(KEY)
     with pytest.raises(JournalUnusable, match="the first line does not match this software"):
-        parse_journal(format_header(other), KEY)
+        parse_journal(format_journal_header(other), KEY)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_each_part_of_the_key_changes_the_journal_name(field: str) -> None:
 )
 def test_journal_with_an_invalid_line_is_refused_with_its_number(wrong: str) -> None:
     with pytest.raises(JournalUnusable, match="line 3"):
-        parse_journal(format_header(KEY) + format_step(COMPILED, 1) + wrong + "\n", KEY)
+        parse_journal(format_journal_header(KEY) + format_journal_step(COMPILED, 1) + wrong + "\n", KEY)
 
 
 @given(st.text(max_size=200))
@@ -88,23 +88,28 @@ def test_any_text_is_a_journal_or_unusable(text: str) -> None:
 
 
 def test_saved_seconds_of_a_load_are_compile_minus_load_time() -> None:
-    assert Recipes({COMPILED: 9.0}).saved_seconds((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
+    assert (
+        JournalRecipes({COMPILED: 9.0}).saved_seconds((EstimateStepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
+    )
 
 
 def test_compiled_step_saves_zero_seconds() -> None:
-    assert Recipes({COMPILED: 9.0}).saved_seconds((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
+    assert (
+        JournalRecipes({COMPILED: 9.0}).saved_seconds((EstimateStepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0)
+        == 0.0
+    )
 
 
 def test_own_seconds_have_precedence_over_those_of_others() -> None:
-    decode = (StepKind.COMPILE, BucketPhase.DECODE, BUCKET)
-    both = Recipes({COMPILED: 1.0}).merge_with(Recipes({COMPILED: 2.0, decode: 3.0}))
+    decode = (EstimateStepKind.COMPILE, BucketPhase.DECODE, BUCKET)
+    both = JournalRecipes({COMPILED: 1.0}).merge_with(JournalRecipes({COMPILED: 2.0, decode: 3.0}))
     assert both.seconds == {COMPILED: 1.0, decode: 3.0}
 
 
 SIM_KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
 
 
-SIM_STEP = (StepKind.COMPILE, BucketPhase.DECODE, Bucket(4, 1, 64))
+SIM_STEP = (EstimateStepKind.COMPILE, BucketPhase.DECODE, Bucket(4, 1, 64))
 
 
 def write_journal(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.bucketing import RangeSettings
+from gaudi_runtime.contract.bucketing import BucketingRangeSettings
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketPhase, WarmupReport
 from gaudi_runtime.engine_protocol.engine import Progress
@@ -271,7 +271,7 @@ async def test_skipped_buckets_are_counted_and_listed_up_to_a_limit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = sim_config({"graphBytesPerToken": 2**40}, max_model_len=8192, max_num_batched_tokens=8192)
-    ranges = config.bucketing.prompt.model_copy(update={"query": RangeSettings(min=128, step=8, max=8192)})
+    ranges = config.bucketing.prompt.model_copy(update={"query": BucketingRangeSettings(min=128, step=8, max=8192)})
     policy = config.bucketing.model_copy(update={"prompt": ranges})
     report = start(config.model_copy(update={"bucketing": policy}))
     assert report.prompt.planned > 1000

@@ -10,11 +10,11 @@ from pydantic import Field, StringConstraints
 from gaudi_operator.api.base import DNS_LABEL, ApiModel, Quantity
 from gaudi_operator.api.schema_keywords import (
     Block,
-    Rule,
-    block_config,
-    config_with_rules,
+    SchemaRule,
+    block_schema_config,
     list_map_keywords,
     rules_keyword,
+    schema_config_with_rules,
 )
 from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMounts
 
@@ -26,8 +26,8 @@ Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 class EnvVar(ApiModel):
     """Environment variable, as in a Pod. Exactly one of `value` and `valueFrom` is set."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="has(self.value) != has(self.valueFrom)",
             message="needs exactly one of value or valueFrom",
         )
@@ -47,9 +47,9 @@ class ResourceAmounts(ApiModel):
     )
 
 
-def _request_limit_rule(name: str, field: str) -> Rule:
+def _request_limit_rule(name: str, field: str) -> SchemaRule:
     request, limit = f"self.requests.{field}", f"self.limits.{field}"
-    return Rule(
+    return SchemaRule(
         rule=f"!has(self.requests) || !has({request}) || !has(self.limits) || !has({limit}) ||"
         f" quantity(string({request})).compareTo(quantity(string({limit}))) <= 0",
         message=f"requests.{name} must be at most limits.{name}: lower the request, or raise the limit",
@@ -59,7 +59,7 @@ def _request_limit_rule(name: str, field: str) -> Rule:
 class ContainerResources(ApiModel):
     """Requests and limits of a container, as in a Pod. Request cards in spec.accelerator."""
 
-    model_config = config_with_rules(
+    model_config = schema_config_with_rules(
         _request_limit_rule("cpu", "cpu"),
         _request_limit_rule("memory", "memory"),
         # CEL replaces a dash in a field name with `__dash__`.
@@ -76,11 +76,11 @@ class ContainerResources(ApiModel):
 class SideContainer(ApiModel):
     """Container next to the runtime, as in a Pod. The container has the security context of the runtime."""
 
-    model_config = block_config()
+    model_config = block_schema_config()
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of the container.",
         json_schema_extra=rules_keyword(
-            Rule(rule="self != 'runtime'", message="must not be runtime, the name of the runtime container")
+            SchemaRule(rule="self != 'runtime'", message="must not be runtime, the name of the runtime container")
         ),
     )
     volume_mounts: VolumeMounts = Field(

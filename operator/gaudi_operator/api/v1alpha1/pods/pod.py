@@ -5,7 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from gaudi_operator.api.base import VALID_KEYS, Annotations, ApiModel, Labels, ObjectName, Quantity
-from gaudi_operator.api.schema_keywords import Block, Rule, config_with_rules, list_map_keywords, rules_keyword
+from gaudi_operator.api.schema_keywords import (
+    Block,
+    SchemaRule,
+    list_map_keywords,
+    rules_keyword,
+    schema_config_with_rules,
+)
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, SideContainers
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration, TopologySpreadConstraints
 from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
@@ -25,13 +31,13 @@ _DECLARED = "has(self.volumes) && self.volumes.exists(volume, volume.name == mou
 class Pod(ApiModel):
     """Settings of the pods. The fields have the same names as in a Pod. No setting weakens the security context."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule=f"!has(self.volumeMounts) || self.volumeMounts.all(mount, {_DECLARED})",
             message="spec.pod.volumeMounts: every name must be the name of a volume in spec.pod.volumes",
         ),
         *(
-            Rule(
+            SchemaRule(
                 rule=f"!has(self.{field}) || self.{field}.all(each, !has(each.volumeMounts) ||"
                 f" each.volumeMounts.all(mount, {_DECLARED}))",
                 message=f"spec.pod.{field}: every name in volumeMounts must be the name of a volume in"
@@ -39,7 +45,7 @@ class Pod(ApiModel):
             )
             for field in ("initContainers", "sidecars")
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.initContainers) || !has(self.sidecars) ||"
             " !self.initContainers.exists(one, self.sidecars.exists(other, one.name == other.name))",
             message="a name in spec.pod.sidecars must not be a name in spec.pod.initContainers: choose another name",
@@ -50,7 +56,7 @@ class Pod(ApiModel):
         description="Further labels of the pods. Keys that start with inference.gaudi.dev/ are reserved.",
         json_schema_extra=rules_keyword(
             VALID_KEYS,
-            Rule(
+            SchemaRule(
                 rule="!self.exists(key, key.startsWith('inference.gaudi.dev/'))",
                 message="must not use keys that start with inference.gaudi.dev/: they are reserved for the operator",
             ),

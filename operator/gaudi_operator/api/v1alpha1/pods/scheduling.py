@@ -6,7 +6,12 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import ApiModel, KeyText, LabelValue
-from gaudi_operator.api.schema_keywords import Rule, block_config, config_with_rules, list_map_keywords
+from gaudi_operator.api.schema_keywords import (
+    SchemaRule,
+    block_schema_config,
+    list_map_keywords,
+    schema_config_with_rules,
+)
 
 
 class TolerationOperator(StrEnum):
@@ -27,16 +32,16 @@ class TaintEffect(StrEnum):
 class Toleration(ApiModel):
     """Toleration of a taint, as in a Pod."""
 
-    model_config = config_with_rules(
-        Rule(
+    model_config = schema_config_with_rules(
+        SchemaRule(
             rule="self.operator != 'Exists' || !has(self.value)",
             message="value must be left out when operator is Exists",
         ),
-        Rule(
+        SchemaRule(
             rule="self.operator != 'Equal' || has(self.key)",
             message="key is needed when operator is Equal",
         ),
-        Rule(
+        SchemaRule(
             rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
             message="tolerationSeconds is only for effect NoExecute",
         ),
@@ -59,7 +64,7 @@ class Toleration(ApiModel):
 class TopologySpreadConstraint(ApiModel):
     """Rule for spreading pods over topology domains, as in a Pod."""
 
-    model_config = block_config()
+    model_config = block_schema_config()
     topology_key: KeyText = Field(
         description="Node label that defines topology domains, such as topology.kubernetes.io/zone. Nodes with the"
         " same value are one domain."

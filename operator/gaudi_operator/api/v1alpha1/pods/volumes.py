@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import DNS_LABEL, ApiModel
-from gaudi_operator.api.schema_keywords import Rule, block_config, rules_keyword
+from gaudi_operator.api.schema_keywords import SchemaRule, block_schema_config, rules_keyword
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
     CACHE_PATH,
@@ -54,7 +54,7 @@ RESERVED_VOLUMES = (
 )
 """Names of the operator's own volumes. adapter-0 and so on are reserved as well."""
 
-OUTSIDE_OF_OURS = Rule(
+OUTSIDE_OF_OURS = SchemaRule(
     rule=f"self.all(mount, !{list(RESERVED_PATHS)}.exists(own, mount.mountPath == own ||"
     " mount.mountPath.startsWith(own + '/') || own.startsWith(mount.mountPath + '/')))",
     message="mountPath must not be, be inside, or contain one of the operator's own paths: choose a path outside of"
@@ -66,7 +66,7 @@ VolumeName = Annotated[
     StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL),
     Field(
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule=f"!(self in {list(RESERVED_VOLUMES)}) && !self.startsWith('adapter-')",
                 message="must not be the name of one of the operator's own volumes"
                 f" ({', '.join(RESERVED_VOLUMES)}, adapter-...): choose another",
@@ -79,7 +79,7 @@ MountPath = Annotated[
     StringConstraints(min_length=1, max_length=256),
     Field(
         json_schema_extra=rules_keyword(
-            Rule(
+            SchemaRule(
                 rule="self.matches('^(/[^/:]+)+$') && !self.matches('/[.][.]?(/|$)')",
                 message="must be an absolute path such as /etc/company, without '.', '..', ':' or a '/' at its end",
             )
@@ -91,14 +91,14 @@ MountPath = Annotated[
 class Volume(ApiModel):
     """Volume of the pods, as in a Pod. hostPath and service account tokens are not supported."""
 
-    model_config = block_config()
+    model_config = block_schema_config()
     name: VolumeName = Field(description="Name of the volume. Volume mounts refer to this name.")
 
 
 class VolumeMount(ApiModel):
     """Mount of one of the volumes in a container, as in a Pod."""
 
-    model_config = block_config()
+    model_config = block_schema_config()
     name: Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)] = Field(
         description="Name of a volume in spec.pod.volumes."
     )

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engines.vllm.ranks import BucketOutcome
@@ -90,7 +90,7 @@ class HpuVerbs:
         # Report the worker's real mode, because the image or a user may have set the bridge's variable to another mode.
         mode, configured_mode = self._capabilities.mode, self._configured_mode
         if configured_mode is not None and configured_mode is not mode:
-            modes = f"{spec_spelling(mode)} instead of {spec_spelling(configured_mode)}"
+            modes = f"{capitalize_contract_word(mode)} instead of {capitalize_contract_word(configured_mode)}"
             degradations.insert(
                 0, f"the worker runs in mode {modes}, because a variable of the image or of engine.env sets this mode"
             )

@@ -4,8 +4,8 @@ from typing import Any
 
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.rollout.controller_revision import failure_annotations, stored_revisions
-from gaudi_operator.core.rollout.revision import Revision, revision_inputs, serialize_inputs
+from gaudi_operator.core.rollout.controller_revision import failure_annotations, read_controller_revisions
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, serialize_revision_inputs
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import resource
@@ -35,7 +35,9 @@ def revision(
     name: str, number: int, failure: Problem | None = None, restarted: str | None = None, **spec: Any
 ) -> Revision:
     """Return a kept revision of the default test resource with these changes."""
-    inputs = serialize_inputs(revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec))))
+    inputs = serialize_revision_inputs(
+        revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec)))
+    )
     manifest = {
         "metadata": {
             "labels": {REVISION_LABEL: name},
@@ -49,7 +51,7 @@ def revision(
             "config": "{}",
         },
     }
-    return stored_revisions([manifest])[0]
+    return read_controller_revisions([manifest])[0]
 
 
 def restarted_at(moment: str | None) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.kubectl.app import app, main
-from gaudi_operator.cli.kubectl.options import CommandError, parse_resource_name
+from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, parse_resource_name
 
 
 def call(*arguments: str) -> Result:
@@ -54,5 +54,5 @@ def test_name_may_be_prefixed_with_its_kind(name: str) -> None:
 
 
 def test_name_of_another_kind_is_refused() -> None:
-    with pytest.raises(CommandError, match="deployment is not a GaudiInference"):
+    with pytest.raises(ResourceCommandError, match="deployment is not a GaudiInference"):
         parse_resource_name("deployment/chat")

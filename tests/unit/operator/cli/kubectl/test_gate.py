@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.gate import container_id, gate_patch, gate_to_open
-from gaudi_operator.cli.kubectl.options import CommandError
+from gaudi_operator.cli.kubectl.gate import gate_container_id, gate_patch, gate_to_open
+from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.observed import PodReport
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_operator.core.observed import ObservedReport
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import gate_condition, pod
 from tests.unit.operator.core.reports import PLAN, report
@@ -22,9 +22,9 @@ def warming_pod(**fields: Any) -> Object:
     return {**pod(**fields), "spec": {"readinessGates": [{"conditionType": GATE}]}}
 
 
-def fetched(container: str = "c1", **fields: Any) -> PodReport:
+def fetched(container: str = "c1", **fields: Any) -> ObservedReport:
     """Return a report of the given container."""
-    return PodReport(container, NOW, report(**fields))
+    return ObservedReport(container, NOW, report(**fields))
 
 
 def test_gate_of_a_warm_pod_opens_with_the_operators_message() -> None:
@@ -53,12 +53,12 @@ def test_gate_of_an_earlier_container_is_judged_again() -> None:
 
 
 def test_threshold_of_the_spec_applies() -> None:
-    below = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_for_memory=4))
+    below = fetched(prompt=PhaseProgressReport(planned=8, warmed=8, captured=4, left_out_for_memory=4))
     lenient = resource(readiness={"minCapturedPromptPercent": 50})
     assert gate_to_open(warming_pod(), below, lenient, NOW) is not None
 
 
-BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_for_memory=4))
+BELOW = fetched(prompt=PhaseProgressReport(planned=8, warmed=8, captured=4, left_out_for_memory=4))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_f
     ],
 )
 def test_refusal_says_why_the_gate_stays_closed(
-    manifest: Object, answer: PodReport, spec: dict[str, Any], words: str
+    manifest: Object, answer: ObservedReport, spec: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(ResourceCommandError) as refused:
         gate_to_open(manifest, answer, resource(**spec), NOW)
     assert words in str(refused.value)
 
@@ -95,4 +95,4 @@ def test_refusal_says_why_the_gate_stays_closed(
     ],
 )
 def test_container_is_read_with_and_without_an_earlier_gate(manifest: Object, container: str) -> None:
-    assert container_id(manifest, NOW) == container
+    assert gate_container_id(manifest, NOW) == container

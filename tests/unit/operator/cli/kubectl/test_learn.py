@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_operator.cli.kubectl.learn import UNOBSERVED, observation_warnings, ready_pod_names
+from gaudi_operator.cli.kubectl.learn import UNOBSERVED, learn_observation_warnings, pod_names_to_learn_from
 from gaudi_operator.cli.plan.options import PatchForm
 from tests.support.builders import gaudi_inference
 
@@ -15,7 +15,7 @@ def test_traffic_is_read_only_from_ready_non_terminating_pods() -> None:
         {"metadata": {"name": "warms"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
         {"metadata": {"name": "new"}},
     ]
-    assert ready_pod_names(pods) == ["serves"]
+    assert pod_names_to_learn_from(pods) == ["serves"]
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_learned_plan_without_canary_observation_causes_a_warning(
 ) -> None:
     metadata = {"namespace": "default", "uid": "1", "generation": 1}
     resource = gaudi_inference(rollout={"canary": canary})
-    assert observation_warnings({**resource, "metadata": {**resource["metadata"], **metadata}}, form) == warnings
+    assert learn_observation_warnings({**resource, "metadata": {**resource["metadata"], **metadata}}, form) == warnings

@@ -12,12 +12,12 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.cli.kubectl.explanation import explain
 from gaudi_operator.cli.kubectl.status import (
     COLUMNS,
-    add_leader,
-    pod_rows,
+    add_leader_to_status,
     status_output,
+    status_pod_rows,
     view_status,
 )
-from gaudi_operator.cli.kubectl.terminal import paragraphs
+from gaudi_operator.cli.kubectl.terminal import terminal_paragraphs
 from gaudi_operator.core.text_formats import format_timestamp
 from tests.support.builders import Object
 from tests.unit.operator.cli.kubectl.kept import shown
@@ -76,7 +76,7 @@ def test_ready_resource_shows_no_minutes_without_change() -> None:
 
 
 def test_missing_leader_comes_before_the_last_status() -> None:
-    found = add_leader(explain(shown(WARMS)), "has no holder", "ops/gaudi")
+    found = add_leader_to_status(explain(shown(WARMS)), "has no holder", "ops/gaudi")
     assert (found.ready, found.reason) == (False, "NoLeader")
     assert found.sentence == (
         "No operator leads: the Lease ops/gaudi has no holder. Ready pods keep serving, but no gate opens and no "
@@ -89,7 +89,7 @@ def test_missing_leader_comes_before_the_last_status() -> None:
 
 
 def test_spec_that_a_leader_ignores_shows_the_operators_log() -> None:
-    found = add_leader(explain(shown(WARMS, observedGeneration=1)), None, "ops/gaudi")
+    found = add_leader_to_status(explain(shown(WARMS, observedGeneration=1)), None, "ops/gaudi")
     assert found.reason == "NotObserved"
     assert found.next[-1] == "kubectl logs -n ops -l app.kubernetes.io/name=gaudi-operator --tail=50"
 
@@ -104,7 +104,7 @@ def test_output_of_a_ready_resource_helps_with_slow_requests() -> None:
 
 def test_wrapped_lines_keep_their_indent() -> None:
     out = StringIO()
-    for each in paragraphs(["evidence:", f"  pod a: {'word ' * 12}"]):
+    for each in terminal_paragraphs(["evidence:", f"  pod a: {'word ' * 12}"]):
         Console(file=out, width=40).print(each)
     title, *below = out.getvalue().splitlines()
     assert title == "evidence:"
@@ -114,7 +114,7 @@ def test_wrapped_lines_keep_their_indent() -> None:
 
 def test_row_has_a_progress_bar_and_percentages() -> None:
     warm = pod(warmup_percent=45, captured_percent=CapturedPercent(prompt=62), restarts=1)
-    (row,) = pod_rows([warm])
+    (row,) = status_pod_rows([warm])
     assert dict(zip(COLUMNS, row, strict=True)) == {
         "POD": "a",
         "PHASE": "Capturing",
@@ -130,7 +130,7 @@ def test_row_has_a_progress_bar_and_percentages() -> None:
     ("gate", "ready", "word"), [(True, True, "yes"), (True, False, "gate open"), (False, False, "no")]
 )
 def test_traffic_column_depends_on_gate_and_readiness(gate: bool, ready: bool, word: str) -> None:
-    (row,) = pod_rows([pod(gate=gate, ready=ready)])
+    (row,) = status_pod_rows([pod(gate=gate, ready=ready)])
     assert row[COLUMNS.index("TRAFFIC")] == word
 
 

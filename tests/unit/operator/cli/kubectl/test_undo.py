@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.options import CommandError
-from gaudi_operator.cli.kubectl.rollout import find_revision
+from gaudi_operator.cli.kubectl.rollout_history import find_rollout_revision
+from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError
 from gaudi_operator.cli.kubectl.undo import (
-    earlier_failure,
+    failure_before_undo,
     guarded_undo_patch,
-    previous_revision,
+    revision_before_undo,
     undo_patch,
     undo_target,
 )
 from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.revision import Revision, revision_inputs, revision_name, serialize_inputs
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, revision_name, serialize_revision_inputs
 from tests.support.builders import Object, patched
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, served_by
 from tests.unit.operator.core.resources import CARD, resource
@@ -41,7 +41,7 @@ RESOURCES = {
 
 
 def inputs(manifest: Object) -> dict[str, Any]:
-    return serialize_inputs(revision_inputs(read_inference(manifest)))
+    return serialize_revision_inputs(revision_inputs(read_inference(manifest)))
 
 
 @pytest.mark.parametrize("to", RESOURCES)
@@ -110,7 +110,7 @@ def test_section_missing_from_the_stored_inputs_is_removed() -> None:
 
 
 def test_undo_restores_the_revision_before_the_desired_one() -> None:
-    assert previous_revision(NOW_NEWER, (SECOND, FIRST)) is FIRST
+    assert revision_before_undo(NOW_NEWER, (SECOND, FIRST)) is FIRST
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
@@ -120,33 +120,33 @@ def test_undo_to_0_equals_undo_without_a_revision(asked: str | None, found: Revi
 
 def test_second_undo_reverts_the_first() -> None:
     again = revision("a", 3)
-    assert previous_revision(NOW, (again, SECOND)) is SECOND
+    assert revision_before_undo(NOW, (again, SECOND)) is SECOND
 
 
 def test_undo_after_a_rollback_chooses_the_running_revision() -> None:
     runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
-    assert previous_revision(NOW_NEWER, (runs, failed)) is runs
+    assert revision_before_undo(NOW_NEWER, (runs, failed)) is runs
 
 
 def test_undo_skips_failed_revisions() -> None:
     failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
-    assert previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
+    assert revision_before_undo(NOW_NEWER, (revision("c", 3, **NEWER), failed, FIRST)) is FIRST
 
 
 def test_undo_skips_revisions_that_never_served() -> None:
     waited = revision("w", 2, engine={"maxNumSeqs": 9})
-    assert previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), waited, FIRST)) is FIRST
+    assert revision_before_undo(NOW_NEWER, (revision("c", 3, **NEWER), waited, FIRST)) is FIRST
 
 
 def test_undo_without_an_earlier_revision_is_refused() -> None:
-    with pytest.raises(CommandError, match="no earlier revision"):
-        previous_revision(NOW, (FIRST,))
+    with pytest.raises(ResourceCommandError, match="no earlier revision"):
+        revision_before_undo(NOW, (FIRST,))
 
 
 def test_undo_without_a_served_revision_names_the_others() -> None:
     failed = revision("b", 2, FAILURE, engine={"maxNumSeqs": 9})
-    with pytest.raises(CommandError) as refused:
-        previous_revision(NOW_NEWER, (revision("c", 3, **NEWER), failed, revision("w", 1)))
+    with pytest.raises(ResourceCommandError) as refused:
+        revision_before_undo(NOW_NEWER, (revision("c", 3, **NEWER), failed, revision("w", 1)))
     assert str(refused.value) == (
         "no earlier revision served without a failure: revision 1 (w) is not recorded as served, revision 2 (b) "
         "failed (WarmupStalled). To restore one of them, use --to-revision"
@@ -154,14 +154,14 @@ def test_undo_without_a_served_revision_names_the_others() -> None:
 
 
 def test_warning_names_the_earlier_failure_of_a_revision() -> None:
-    assert earlier_failure(revision("b", 2, FAILURE)) == (
+    assert failure_before_undo(revision("b", 2, FAILURE)) == (
         "revision b failed before (WarmupStalled): No progress in pod tiny-b-x"
     )
-    assert earlier_failure(FIRST) is None
+    assert failure_before_undo(FIRST) is None
 
 
 def test_undo_of_a_paused_rollout_is_refused() -> None:
-    with pytest.raises(CommandError, match="undo would have no effect"):
+    with pytest.raises(ResourceCommandError, match="undo would have no effect"):
         guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
 
 
@@ -176,23 +176,23 @@ def test_undo_to_the_desired_revision_has_an_empty_patch() -> None:
 
 
 def test_revision_is_found_by_its_number() -> None:
-    assert find_revision((SECOND, FIRST), "1") is FIRST
+    assert find_rollout_revision((SECOND, FIRST), "1") is FIRST
 
 
 def test_revision_name_has_precedence_over_a_number() -> None:
     digits = revision("1", 7)
-    assert find_revision((digits, SECOND, FIRST), "1") is digits
+    assert find_rollout_revision((digits, SECOND, FIRST), "1") is digits
 
 
 def test_missing_revision_is_refused_with_a_list_of_kept_ones() -> None:
-    with pytest.raises(CommandError, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
-        find_revision((SECOND, FIRST), "9")
+    with pytest.raises(ResourceCommandError, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
+        find_rollout_revision((SECOND, FIRST), "9")
 
 
 def test_former_number_is_refused_with_the_current_number() -> None:
     again = replace(FIRST, number=3, former_numbers=(1,))
-    with pytest.raises(CommandError) as refused:
-        find_revision((again, SECOND), "1")
+    with pytest.raises(ResourceCommandError) as refused:
+        find_rollout_revision((again, SECOND), "1")
     assert str(refused.value) == (
         "revision 1 has run a second time and is now revision 3. Use 3, or the name a, which never changes"
     )

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.buckets.bucket_plan import DropRule
+from gaudi_runtime.buckets.bucket_plan import PlanDropRule
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, LINEAR, RUNTIME_CONFIG, answer, plan
 
@@ -117,7 +117,7 @@ def test_bucket_file_replaces_the_strategy(tmp_path: Path) -> None:
 def test_table_shows_bucket_counts_and_omitted_candidates() -> None:
     shown = plan(merged(LINEAR, {"limits": {"maxModelLen": 1024}})).stdout
     assert "8 prompt buckets" in shown
-    assert f"8 prompt candidates left out: {DropRule.QUERY_TOO_LONG}" in shown
+    assert f"8 prompt candidates left out: {PlanDropRule.QUERY_TOO_LONG}" in shown
 
 
 FIND = ("--kv-blocks", "1519", "--phase", "decode")

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_runtime.buckets.bucket_plan import DropRule
+from gaudi_runtime.buckets.bucket_plan import PlanDropRule
 from tests.support.builders import gaudi_inference, merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, LINEAR, one_sentence, plan, refusal
 
@@ -27,7 +27,7 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "no file": ({"bucketing": {"strategy": "file"}}, "the bucket file has no prompt bucket"),
     "large block": ({"limits": {"blockSize": 4096}}, "bucketing.prompt.query: min 4096 "),
     "few tokens": ({"limits": {"maxNumBatchedTokens": 64}}, "bucketing.prompt.query: min 128 "),
-    "short model": ({"limits": {"maxModelLen": 64}}, f"16 dropped because {DropRule.QUERY_TOO_LONG}"),
+    "short model": ({"limits": {"maxModelLen": 64}}, f"16 dropped because {PlanDropRule.QUERY_TOO_LONG}"),
     "many values": (
         {"limits": {"blockSize": 1, "maxNumBatchedTokens": 9_000_000, "maxModelLen": 9_000_000}},
         "than 10000 values",

@@ -16,7 +16,7 @@ from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.catalog.models.known import known_models
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.planning import planner
-from gaudi_runtime.planning.planner import plan_of_ranges
+from gaudi_runtime.planning.planner import make_plan_from_ranges
 from tests.support.builders import merged
 from tests.unit.operator.cli.plan.asked import INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
@@ -61,9 +61,9 @@ def test_forecast_computes_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     def counted(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()) -> BucketPlan:
         made.append((policy, limits, blocks))
-        return plan_of_ranges(policy, limits, blocks, warnings)
+        return make_plan_from_ranges(policy, limits, blocks, warnings)
 
-    monkeypatch.setattr(planner, "plan_of_ranges", counted)
+    monkeypatch.setattr(planner, "make_plan_from_ranges", counted)
     # The planner caches the plans of other tests in this process. So use a model length that no other test uses.
     asked(merged(INFERENCE, {"spec": {"model": {"maxModelLen": 2816}}}))
     assert made

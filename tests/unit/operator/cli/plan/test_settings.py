@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.cli.plan.document import read_plan_document
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.check import setting_error
+from gaudi_runtime.knobs.setting_errors import setting_error
 from tests.support.builders import gaudi_inference
 from tests.unit.runtime.knobs.configs import vllm_config
 

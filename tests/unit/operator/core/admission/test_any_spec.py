@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import Apply
-from gaudi_runtime.contract.base import spec_spelling
+from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.planning.ranges import RANGED_STRATEGIES
 from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
@@ -24,7 +24,7 @@ def settings_of_a_range() -> st.SearchStrategy[dict[str, int]]:
 
 
 BUCKETING = st.fixed_dictionaries(
-    {"strategy": st.sampled_from([*map(spec_spelling, RANGED_STRATEGIES), "File"])},
+    {"strategy": st.sampled_from([*map(capitalize_contract_word, RANGED_STRATEGIES), "File"])},
     optional={
         "file": st.sampled_from(["(1, 128, 0)\n(1, 1, 8)", "(1, range(0, 10**9), 0)", "(0, 0", ""]),
         "prompt": st.fixed_dictionaries({}, optional={"query": settings_of_a_range()}),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.engine_settings import check_attention_slicing
+from gaudi_operator.core.admission.engine_settings import check_slicing_settings
 from gaudi_operator.core.inference import Inference
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object, merged
@@ -59,7 +59,7 @@ LOADS = "With strategy PaddingAware, vLLM's plugin splits attention from this le
     ids=["few tokens", "large blocks", "threshold of one's own", "quarter of the tokens", "little padding"],
 )
 def test_spec_failing_a_plugin_assertion_is_refused(change: Object, sentence: str) -> None:
-    assert check_attention_slicing(inference_with(PADDED, **change)) == Problem("PlanImpossible", sentence)
+    assert check_slicing_settings(inference_with(PADDED, **change)) == Problem("PlanImpossible", sentence)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_spec_failing_a_plugin_assertion_is_refused(change: Object, sentence: st
     ids=str,
 )
 def test_loadable_padding_aware_buckets_are_not_refused(change: Object) -> None:
-    assert check_attention_slicing(inference_with(PADDED, **change)) is None
+    assert check_slicing_settings(inference_with(PADDED, **change)) is None
 
 
 def test_new_revision_with_these_settings_creates_no_pod() -> None:

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.engine_settings import max_kv_blocks
-from gaudi_operator.core.admission.spec_checks import check_published_access, first_violation
+from gaudi_operator.core.admission.engine_settings import max_engine_kv_blocks
+from gaudi_operator.core.admission.spec_checks import check_published_access, first_spec_violation
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
 def refused(defaults: InstallationDefaults = DEFAULTS, **overrides: Any) -> Problem | None:
-    return first_violation(inference(**overrides), defaults)
+    return first_spec_violation(inference(**overrides), defaults)
 
 
 def source(**kinds: Any) -> dict[str, Any]:
@@ -203,4 +203,4 @@ def test_advised_memory_is_accepted_and_one_byte_less_is_not() -> None:
 @pytest.mark.parametrize(("memory", "percent", "blocks"), [("2273", 50, 31), ("2276", 50, 32), ("512Mi", 50, 64)])
 def test_kv_blocks_fit_next_to_graphs_and_hold_a_sequence(memory: str, percent: int, blocks: int) -> None:
     asked = inference(accelerator={"deviceMemory": memory}, warmup={"graphMemoryPercent": percent})
-    assert max_kv_blocks(asked.spec) == blocks
+    assert max_engine_kv_blocks(asked.spec) == blocks

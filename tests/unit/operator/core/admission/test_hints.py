@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.engine_settings import plan_hints
-from gaudi_operator.core.admission.spec_checks import first_violation
-from gaudi_operator.core.status.spec_conditions import judge_plan_accepted
+from gaudi_operator.core.admission.engine_settings import engine_settings_hints
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
+from gaudi_operator.core.status.spec_conditions import judge_spec_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.states import state_of
@@ -20,28 +20,33 @@ def repository(name: str, **model: Any) -> dict[str, Any]:
 
 
 def hints_of(**overrides: Any) -> tuple[str, ...]:
-    return plan_hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
+    return engine_settings_hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
 
 
 def test_earlier_default_mode_gets_a_hint() -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
     asked = inference(engine=VLLM, accelerator=CARD, model=model)
-    assert plan_hints(replace(asked, stored_mode=ExecutionMode.HPU_GRAPHS)) == (
+    assert engine_settings_hints(replace(asked, stored_mode=ExecutionMode.HPU_GRAPHS)) == (
         "spec.engine.executionMode is left out. The pods use HpuGraphs, the default when their revision was created, "
         "but the next revision uses TorchCompile. To keep HpuGraphs, set spec.engine.executionMode to HpuGraphs. "
         "This restarts no pods.",
     )
-    assert plan_hints(replace(asked, stored_mode=ExecutionMode.TORCH_COMPILE)) == ()
+    assert engine_settings_hints(replace(asked, stored_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
 def test_simulation_gets_no_hint() -> None:
-    assert plan_hints(inference(engine={"name": "sim", "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()
+    assert (
+        engine_settings_hints(
+            inference(engine={"name": "sim", "maxNumBatchedTokens": 128}, model=repository("acme/own"))
+        )
+        == ()
+    )
 
 
 def test_hint_is_in_the_condition_and_spec_is_accepted() -> None:
     found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own", itemsPerPrompt={"image": 1}))
-    assert first_violation(found, DEFAULTS) is None
-    verdict = judge_plan_accepted(state_of(inference=found))
+    assert first_spec_violation(found, DEFAULTS) is None
+    verdict = judge_spec_plan_accepted(state_of(inference=found))
     assert verdict.reason == "Accepted"
     assert verdict.message.endswith("Until then, plans contain no vision buckets.")
 

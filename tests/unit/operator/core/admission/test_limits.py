@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
-from gaudi_operator.core.admission.pod_policy import LIMITS, PERMISSIONS, PodPolicy, has_image_prefix, is_path_inside
-from gaudi_operator.core.children.desired import limited_children
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.admission.pod_policy import (
+    LIMITS,
+    PERMISSIONS,
+    PodPolicy,
+    matches_policy_image_prefix,
+    matches_policy_path_prefix,
+)
+from gaudi_operator.core.children.child_actions import limited_children
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import judged
 from tests.unit.operator.core.limit_cases import (
@@ -27,7 +33,7 @@ OPTIONAL_KEY = {**KEY, "optional": True}
 
 def found(limits: dict[str, Any], enforcement: str = "Enforce", **spec: Any) -> Problem | None:
     """Return the violation of these limits by what the operator renders for a small resource."""
-    return judged(limits, desired_revision(inference(**spec), (), DEFAULTS), enforcement, **spec)
+    return judged(limits, choose_desired_revision(inference(**spec), (), DEFAULTS), enforcement, **spec)
 
 
 def test_every_limit_has_a_rule() -> None:
@@ -178,7 +184,7 @@ def test_class_that_warns_refuses_no_value_beyond_a_limit(limits: dict[str, Any]
 
 def without_class(**spec: Any) -> Problem | None:
     asked = inference(**spec)
-    revision = desired_revision(asked, (), DEFAULTS)
+    revision = choose_desired_revision(asked, (), DEFAULTS)
     return PodPolicy(asked, ANY_HOST_PATH).find_violation(revision, limited_children(asked, DEFAULTS))
 
 
@@ -286,7 +292,7 @@ def test_class_without_a_list_still_requires_permissions() -> None:
     ],
 )
 def test_image_prefix_matches_complete_path_parts(image: str, prefix: str, starts: bool) -> None:
-    assert has_image_prefix(image, prefix) is starts
+    assert matches_policy_image_prefix(image, prefix) is starts
 
 
 def test_other_tolerations_do_not_allow_control_plane_nodes() -> None:
@@ -319,4 +325,4 @@ def test_no_class_allows_a_toleration_without_a_key() -> None:
     ],
 )
 def test_prefix_matches_complete_folder_names(path: str, prefix: str, below: bool) -> None:
-    assert is_path_inside(path, prefix) is below
+    assert matches_policy_path_prefix(path, prefix) is below

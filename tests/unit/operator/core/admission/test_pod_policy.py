@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_controlling_annotation
+from gaudi_operator.core.admission.limited_values import UNSAFE_VARIABLES, is_limited_controlling_annotation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.installation import AllowedHostPath, InstallationDefaults
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.installation import InstallationDefaults, InstallationHostPath
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import class_settings
 from tests.unit.operator.core.rendered_pod import stored, template
@@ -17,13 +17,15 @@ REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in
 MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/llama"}}}
 
 
-def violation_of(*paths: AllowedHostPath, defaults: InstallationDefaults = DEFAULTS, **spec: Any) -> Problem | None:
+def violation_of(
+    *paths: InstallationHostPath, defaults: InstallationDefaults = DEFAULTS, **spec: Any
+) -> Problem | None:
     """Return the policy violation of a small resource with `spec` in the namespace `models`."""
     asked = inference(**spec)
-    return PodPolicy(asked, paths).find_violation(desired_revision(asked, (), defaults))
+    return PodPolicy(asked, paths).find_violation(choose_desired_revision(asked, (), defaults))
 
 
-def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
+def reason(*paths: InstallationHostPath, **spec: Any) -> str | None:
     found = violation_of(*paths, **spec)
     return found.reason if found else None
 
@@ -154,7 +156,7 @@ def test_field_limited_to_the_namespace_is_allowed(spec: dict[str, Any]) -> None
     ],
 )
 def test_node_agent_annotations_are_listed(annotation: str, foreign: bool) -> None:
-    assert is_controlling_annotation(annotation) is foreign
+    assert is_limited_controlling_annotation(annotation) is foreign
 
 
 @pytest.mark.parametrize(
@@ -179,15 +181,15 @@ def test_unsafe_variables_are_recognized_by_name(variable: str, unsafe: bool) ->
     ("allowed", "refused"),
     [
         ((), "HostPathNotAllowed"),
-        ((AllowedHostPath("/models"),), None),
-        ((AllowedHostPath("/data"),), "HostPathNotAllowed"),
-        ((AllowedHostPath("/models", ("models", "chat")),), None),
-        ((AllowedHostPath("/models", ("chat",)),), "HostPathNotAllowed"),
-        ((AllowedHostPath("/models", ("models-2", "model")),), "HostPathNotAllowed"),
+        ((InstallationHostPath("/models"),), None),
+        ((InstallationHostPath("/data"),), "HostPathNotAllowed"),
+        ((InstallationHostPath("/models", ("models", "chat")),), None),
+        ((InstallationHostPath("/models", ("chat",)),), "HostPathNotAllowed"),
+        ((InstallationHostPath("/models", ("models-2", "model")),), "HostPathNotAllowed"),
     ],
     ids=["nothing", "prefix", "another prefix", "its namespace", "another namespace", "namespaces named nearly so"],
 )
-def test_host_path_needs_an_allowed_prefix(allowed: tuple[AllowedHostPath, ...], refused: str | None) -> None:
+def test_host_path_needs_an_allowed_prefix(allowed: tuple[InstallationHostPath, ...], refused: str | None) -> None:
     assert reason(*allowed, model=MODELS) == refused
 
 
@@ -216,7 +218,7 @@ def test_host_path_of_an_adapter_is_checked() -> None:
 )
 def test_host_path_in_a_block_is_checked(source: object, refused: str | None) -> None:
     pod = {"volumes": [{"name": "a", "hostPath": source}]}
-    assert reason(AllowedHostPath("/models"), pod=pod) == refused
+    assert reason(InstallationHostPath("/models"), pod=pod) == refused
 
 
 def test_host_path_pod_with_a_user_keeps_the_default_group() -> None:
@@ -234,12 +236,12 @@ def test_host_path_pod_with_a_user_keeps_the_default_group() -> None:
     ids=["own user", "a group of others", "a group of the entry"],
 )
 def test_allowed_groups_are_those_of_the_host_path_entry(pod: dict[str, Any], refused: str | None) -> None:
-    assert reason(AllowedHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
+    assert reason(InstallationHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
 
 
 def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
     assert violation_of(
-        AllowedHostPath("/models"), model=MODELS, defaults=class_settings(userFromCluster=True)
+        InstallationHostPath("/models"), model=MODELS, defaults=class_settings(userFromCluster=True)
     ) == Problem(
         "HostPathNotAllowed",
         "spec.pod: userFromCluster of the class is not allowed in a pod that mounts a folder of the node. Such pods"
@@ -252,7 +254,7 @@ def test_cluster_assigned_group_is_refused_with_its_reason() -> None:
 def test_group_of_a_stored_template_is_checked(field: str, value: object) -> None:
     rendered = template(model=MODELS)
     rendered["spec"]["securityContext"][field] = value
-    found = PodPolicy(inference(), (AllowedHostPath("/"),)).find_violation(stored(rendered))
+    found = PodPolicy(inference(), (InstallationHostPath("/"),)).find_violation(stored(rendered))
     assert found is not None
     assert found.message.partition(" is not allowed in a pod")[0] in (
         "spec.pod: group 6",

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.spec_checks import check_groups_served, check_revision_allowed, first_violation
+from gaudi_operator.core.admission.spec_checks import check_groups_served, check_revision_allowed, first_spec_violation
 from gaudi_operator.core.classes import NO_CLASS, ResolvedClass
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.gaudi_classes import gaudi_class
 from tests.unit.operator.core.resources import ANY_HOST_PATH, DEFAULTS, inference, resource
@@ -21,7 +21,7 @@ def policy(platform: ResolvedClass) -> PodPolicy:
 
 
 def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
-    revision = desired_revision(SIMULATED, (), DEFAULTS)
+    revision = choose_desired_revision(SIMULATED, (), DEFAULTS)
     assert check_revision_allowed(revision, policy(NO_CLASS), WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         f"Revision {revision.name} has the sim engine, which this installation does not allow. The operator creates "
@@ -30,7 +30,7 @@ def test_simulated_revision_is_refused_after_simulation_is_disallowed() -> None:
 
 
 def test_refusal_by_a_class_names_the_remedy() -> None:
-    revision = desired_revision(SIMULATED, (), DEFAULTS)
+    revision = choose_desired_revision(SIMULATED, (), DEFAULTS)
     gold = ResolvedClass(
         "gold", GaudiInferenceClass.model_validate(gaudi_class(limits={"images": ["other.test/"]})).spec
     )
@@ -60,8 +60,8 @@ def test_group_with_its_controller_is_accepted() -> None:
 
 def test_spec_is_checked_again_after_an_installation_change() -> None:
     asked = inference(engine={"name": "sim"})
-    assert first_violation(asked, DEFAULTS) is None
-    assert first_violation(asked, WITHOUT_SIMULATION) == Problem(
+    assert first_spec_violation(asked, DEFAULTS) is None
+    assert first_spec_violation(asked, WITHOUT_SIMULATION) == Problem(
         "SimulationNotAllowed",
         "spec.engine.name: sim is not allowed by this installation, because the sim engine answers without a model. "
         "Use vllm, or install the operator with allowSimulation.",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
@@ -22,7 +22,7 @@ def refused(
     config: dict[str, Any], settings: dict[str, str] | None = None, card: bool = True, **engine: Any
 ) -> Problem | None:
     asked = {"name": "vllm", "settings": {"--speculative-config": json.dumps(config), **(settings or {})}, **engine}
-    return first_violation(inference(engine=asked, **({"accelerator": CARD} if card else {})), DEFAULTS)
+    return first_spec_violation(inference(engine=asked, **({"accelerator": CARD} if card else {})), DEFAULTS)
 
 
 def ngram(tokens: int) -> dict[str, Any]:

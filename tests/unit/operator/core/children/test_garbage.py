@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.core.actions import Delete
-from gaudi_operator.core.children.desired import find_garbage, unread_config_maps
+from gaudi_operator.core.children.child_actions import find_unused_children, unread_config_map_actions
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision import Revision
@@ -19,7 +19,7 @@ def replica_set(replicas: int = 0, **annotations: str) -> Object:
 
 
 def deletes(workload: Object, *pods: Object) -> list[Delete]:
-    return find_garbage(Observed(resource(), replica_sets=(workload,), pods=pods), ["new"], (), 5).deletes
+    return find_unused_children(Observed(resource(), replica_sets=(workload,), pods=pods), ["new"], (), 5).deletes
 
 
 def deleted(workload: Object, *pods: Object) -> list[str]:
@@ -32,16 +32,18 @@ def test_workload_without_pods_is_deleted() -> None:
 
 
 def test_workload_that_gets_pods_again_is_kept() -> None:
-    assert find_garbage(Observed(resource(), replica_sets=(replica_set(),)), ["new", "old"], (), 5).deletes == []
+    assert (
+        find_unused_children(Observed(resource(), replica_sets=(replica_set(),)), ["new", "old"], (), 5).deletes == []
+    )
 
 
 def test_workload_stays_until_its_workers_have_ended() -> None:
     worker = pod()
     worker["metadata"]["labels"][REVISION_LABEL] = "old"
     observed = Observed(resource(), replica_sets=(replica_set(),), workers=(worker,))
-    assert find_garbage(observed, ["new"], (), 5).deletes == []
+    assert find_unused_children(observed, ["new"], (), 5).deletes == []
     worker["status"]["phase"] = "Succeeded"
-    assert [each.name for each in find_garbage(observed, ["new"], (), 5).deletes] == ["tiny-old"]
+    assert [each.name for each in find_unused_children(observed, ["new"], (), 5).deletes] == ["tiny-old"]
 
 
 def test_terminating_workload_is_not_deleted_again() -> None:
@@ -60,7 +62,7 @@ def test_unused_config_map_is_deleted() -> None:
     config_maps = tuple(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": f"u-{name}"}} for name in "ab"
     )
-    found = unread_config_maps(Observed(resource(), config_maps=config_maps), {"a"})
+    found = unread_config_map_actions(Observed(resource(), config_maps=config_maps), {"a"})
     assert found == [Delete("v1", "ConfigMap", "b", "u-b", "no pod uses it")]
 
 
@@ -86,7 +88,7 @@ def kept(number: int) -> Object:
 def test_stable_revision_is_kept_with_the_shortest_history() -> None:
     manifests = tuple(kept(number) for number in (4, 3, 2, 1))
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
-    found = find_garbage(Observed(resource(), revisions=manifests), ["r4"], stored, 1, stable="r1").deletes
+    found = find_unused_children(Observed(resource(), revisions=manifests), ["r4"], stored, 1, stable="r1").deletes
     assert found == [Delete("apps/v1", "ControllerRevision", "tiny-r2", "u2", "the history of revisions is full")]
 
 

@@ -3,16 +3,16 @@
 import pytest
 
 from gaudi_operator.core.actions import Apply
-from gaudi_operator.core.children.desired import child_actions
-from gaudi_operator.core.children.workloads import endpoint_url, pod_disruption_budget, service
+from gaudi_operator.core.children.child_actions import child_actions
+from gaudi_operator.core.children.manifests import endpoint_url, pod_disruption_budget_manifest, service_manifest
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.rollout.replicas import PlannedReplicas
+from gaudi_operator.core.rollout.workload_replicas import PlannedReplicas
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import state_of
 
 
 def test_child_has_a_controller_reference_that_does_not_block_deletion() -> None:
-    assert service(inference())["metadata"]["ownerReferences"] == [
+    assert service_manifest(inference())["metadata"]["ownerReferences"] == [
         {
             "apiVersion": "inference.gaudi.dev/v1alpha1",
             "kind": "GaudiInference",
@@ -32,13 +32,13 @@ def test_config_map_is_immutable_and_named_by_its_content() -> None:
 
 
 def test_service_has_only_the_model_port() -> None:
-    assert service(inference(service={"port": 8080}))["spec"]["ports"] == [
+    assert service_manifest(inference(service={"port": 8080}))["spec"]["ports"] == [
         {"name": "http", "port": 8080, "targetPort": "http", "protocol": "TCP"}
     ]
 
 
 def test_service_has_the_annotations_of_the_spec() -> None:
-    found = service(inference(service={"annotations": {"a": "b"}}))["metadata"]
+    found = service_manifest(inference(service={"annotations": {"a": "b"}}))["metadata"]
     assert (found["name"], found["annotations"]["a"]) == ("tiny", "b")
 
 
@@ -48,7 +48,7 @@ def test_endpoint_is_the_address_of_the_api() -> None:
 
 def test_port_with_a_certificate_has_protocol_https() -> None:
     secured = inference(server={"tlsSecretName": "chat-tls"})
-    assert [each["appProtocol"] for each in service(secured)["spec"]["ports"]] == ["https"]
+    assert [each["appProtocol"] for each in service_manifest(secured)["spec"]["ports"]] == ["https"]
     assert endpoint_url(secured) == "https://tiny.models.svc:80/v1"
 
 
@@ -62,5 +62,5 @@ def test_service_account_is_created_only_for_pods_using_it() -> None:
 
 @pytest.mark.parametrize(("desired", "allowed", "stay"), [(4, 0, 3), (4, 3, 1), (1, 0, 0), (0, 0, 0)])
 def test_disruption_budget_allows_at_least_one_eviction(desired: int, allowed: int, stay: int) -> None:
-    found = pod_disruption_budget(inference(), desired, allowed)["spec"]
+    found = pod_disruption_budget_manifest(inference(), desired, allowed)["spec"]
     assert (found["minAvailable"], found["unhealthyPodEvictionPolicy"]) == (stay, "AlwaysAllow")

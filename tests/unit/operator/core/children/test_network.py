@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from gaudi_operator.core.children.workloads import network_policy
+from gaudi_operator.core.children.manifests import network_policy_manifest
 from gaudi_operator.core.names import NAME_LABEL
 from tests.unit.operator.core.rendered_pod import container, mount, volume
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 
 def clients(**access: Any) -> list[dict[str, Any]]:
-    rules = network_policy(inference(networkAccess=access), DEFAULTS)["spec"]["ingress"]
+    rules = network_policy_manifest(inference(networkAccess=access), DEFAULTS)["spec"]["ingress"]
     return [rule for rule in rules if rule["ports"][0]["port"] == "http"]
 
 
@@ -19,7 +19,7 @@ def listed(peers: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_status_port_is_open_to_the_operator_only() -> None:
-    rules = network_policy(inference(), DEFAULTS)["spec"]["ingress"]
+    rules = network_policy_manifest(inference(), DEFAULTS)["spec"]["ingress"]
     (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
     assert found["from"] == [
         {
@@ -31,7 +31,7 @@ def test_status_port_is_open_to_the_operator_only() -> None:
 
 def test_configured_monitoring_reaches_the_status_port() -> None:
     prometheus = {"namespaceSelector": {"matchLabels": {"team": "metrics"}}}
-    rules = network_policy(inference(), replace(DEFAULTS, monitoring_from=(prometheus,)))["spec"]["ingress"]
+    rules = network_policy_manifest(inference(), replace(DEFAULTS, monitoring_from=(prometheus,)))["spec"]["ingress"]
     (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
     assert found["from"][1:] == [{"namespaceSelector": {"matchLabels": {"team": "metrics"}}}]
 
@@ -46,16 +46,16 @@ def test_gateways_of_the_installation_are_clients_by_default() -> None:
         "podSelector": {"matchLabels": {"app": "gateway"}},
     }
     defaults = replace(DEFAULTS, gateways_from=(gateway,))
-    rules = network_policy(inference(), defaults)["spec"]["ingress"]
+    rules = network_policy_manifest(inference(), defaults)["spec"]["ingress"]
     assert rules[0]["from"] == [{"podSelector": {}}, gateway]
-    own_list = network_policy(inference(networkAccess={"from": "Clients", "clients": [{"podSelector": {}}]}), defaults)[
-        "spec"
-    ]["ingress"]
+    own_list = network_policy_manifest(
+        inference(networkAccess={"from": "Clients", "clients": [{"podSelector": {}}]}), defaults
+    )["spec"]["ingress"]
     assert own_list[0]["from"] == [{"podSelector": {}}]
 
 
 def test_published_model_accepts_only_its_namespace_by_default() -> None:
-    rules = network_policy(inference(service={"type": "LoadBalancer"}), DEFAULTS)["spec"]["ingress"]
+    rules = network_policy_manifest(inference(service={"type": "LoadBalancer"}), DEFAULTS)["spec"]["ingress"]
     assert rules[0]["from"] == [{"podSelector": {}}]
 
 
@@ -65,7 +65,7 @@ def test_all_clients_are_all_pods_of_the_cluster() -> None:
 
 def test_published_model_for_all_clients_has_no_source_limit() -> None:
     everyone = inference(service={"type": "LoadBalancer"}, networkAccess={"from": "Everyone"})
-    rules = network_policy(everyone, DEFAULTS)["spec"]["ingress"]
+    rules = network_policy_manifest(everyone, DEFAULTS)["spec"]["ingress"]
     assert rules[0] == {"ports": [{"port": "http", "protocol": "TCP"}]}
 
 
@@ -93,7 +93,7 @@ def test_client_of_a_wrong_form_is_left_to_the_server() -> None:
 
 
 def test_policy_selects_the_resources_pods_and_ingress() -> None:
-    spec = network_policy(inference(), DEFAULTS)["spec"]
+    spec = network_policy_manifest(inference(), DEFAULTS)["spec"]
     assert spec["podSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}
     assert spec["policyTypes"] == ["Ingress"]
     assert "egress" not in spec

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.children.desired import recipe_config_maps, recipe_pvc_actions
-from gaudi_operator.core.rollout.revision import Revision, are_same_inputs, revision_inputs
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.children.child_actions import recipe_config_map_children, recipe_pvc_actions
+from gaudi_operator.core.rollout.revision import Revision, are_same_revision_inputs, revision_inputs
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from tests.support.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
@@ -15,7 +15,7 @@ ON: dict[str, Any] = {"recipeCache": {"size": "5Gi"}}
 
 
 def revision(**overrides: Any) -> Revision:
-    return desired_revision(inference(**overrides), (), DEFAULTS)
+    return choose_desired_revision(inference(**overrides), (), DEFAULTS)
 
 
 def live(storage: str = "5Gi", **overrides: Any) -> Object:
@@ -138,7 +138,7 @@ def test_owner_reference_follows_the_retention_policy() -> None:
 
 
 def test_retention_creates_no_revision() -> None:
-    assert are_same_inputs(revision(**ON).inputs, revision_inputs(inference(**RETAINED)))
+    assert are_same_revision_inputs(revision(**ON).inputs, revision_inputs(inference(**RETAINED)))
 
 
 def test_named_pvc_is_mounted_and_not_created() -> None:
@@ -148,5 +148,5 @@ def test_named_pvc_is_mounted_and_not_created() -> None:
 
 
 def test_pods_with_a_named_pvc_read_the_kept_revisions() -> None:
-    (found,) = recipe_config_maps(inference(**OWN), [revision(**OWN)], [revision(**OWN)])
+    (found,) = recipe_config_map_children(inference(**OWN), [revision(**OWN)], [revision(**OWN)])
     assert found["metadata"]["name"] == "tiny-recipes"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import PlanBasis, PlanState
-from gaudi_operator.core.children.workloads import horizontal_pod_autoscaler, scale_down_window
+from gaudi_operator.core.children.manifests import autoscaler_manifest, autoscaler_manifest_window
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, judge_autoscaler_active
 from gaudi_runtime.contract.report import Phase
@@ -48,7 +48,7 @@ def autoscaler_spec(window: int = 300, asked: Object = ASKED, **spec: Any) -> Ob
     """Return the spec of the autoscaler."""
     found = inference(autoscaling=asked, **spec)
     assert found.spec.autoscaling
-    written: Object = horizontal_pod_autoscaler(found, found.spec.autoscaling, window)["spec"]
+    written: Object = autoscaler_manifest(found, found.spec.autoscaling, window)["spec"]
     return written
 
 
@@ -102,7 +102,7 @@ def test_stabilization_window_is_the_measured_warm_up_within_bounds(
 ) -> None:
     plan = PlanState(basis=PlanBasis(basis), prompt_buckets=1, decode_buckets=1, kv_blocks=1, warmup_seconds=seconds)
     olds = [serving("a", "old", said=report(Phase.SERVING, elapsed_seconds=old))] if old else []
-    assert scale_down_window(replace(state_of(olds), plan=plan)) == window
+    assert autoscaler_manifest_window(replace(state_of(olds), plan=plan)) == window
 
 
 def test_edited_stabilization_window_is_corrected_before_a_measurement() -> None:

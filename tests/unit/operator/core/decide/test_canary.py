@@ -7,9 +7,9 @@ import pytest
 
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.revision_choice import has_kept_gate_open, is_on_trial
-from gaudi_runtime.contract.report import ColdShape, Phase, RequestCounts
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.rollout.revision_choice import has_chosen_revision_kept_gate_open, is_chosen_revision_on_trial
+from gaudi_runtime.contract.report import ColdShape, Phase, RequestCountsReport
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition as pod_condition
 from tests.unit.operator.core.pod_objects import gate_condition, view
@@ -142,7 +142,7 @@ def test_recompiles_of_an_observed_revision_cause_a_rollback() -> None:
 
 
 def test_failing_requests_of_an_observed_revision_cause_a_rollback() -> None:
-    met = {"phase": Phase.SERVING, "requests": RequestCounts(answered=40, failed=7)}
+    met = {"phase": Phase.SERVING, "requests": RequestCountsReport(answered=40, failed=7)}
     cluster, _, bad = failing_upgrade(met, canary={"observeSeconds": 60})
     found = failure_of(cluster, bad)
     assert found is not None
@@ -178,14 +178,14 @@ def held(seconds: int) -> PodView:
     ],
 )
 def test_trial_ends_after_a_pod_was_ready_for_observe_seconds(pods: list[PodView], observe: int, trial: bool) -> None:
-    assert is_on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
+    assert is_chosen_revision_on_trial("new", "old", pods, observe, Deadlines(NOW)) is trial
 
 
 def test_previously_rolled_out_revision_is_not_on_trial() -> None:
-    assert not is_on_trial("new", "new", [OLD], 60, Deadlines(NOW))
+    assert not is_chosen_revision_on_trial("new", "new", [OLD], 60, Deadlines(NOW))
 
 
 def test_closed_gate_restarts_the_trial() -> None:
-    assert not has_kept_gate_open(closed(), 5, Deadlines(NOW))
-    assert not has_kept_gate_open(held(4), 5, Deadlines(NOW))
-    assert has_kept_gate_open(held(5), 5, Deadlines(NOW))
+    assert not has_chosen_revision_kept_gate_open(closed(), 5, Deadlines(NOW))
+    assert not has_chosen_revision_kept_gate_open(held(4), 5, Deadlines(NOW))
+    assert has_chosen_revision_kept_gate_open(held(5), 5, Deadlines(NOW))

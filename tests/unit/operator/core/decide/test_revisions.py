@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rendering.runtime_config import execution_mode
+from gaudi_operator.core.rendering.runtime_config import runtime_config_execution_mode
 from gaudi_operator.core.rollout.revision import (
     Revision,
-    are_same_inputs,
+    are_same_revision_inputs,
     revision_name,
-    serialize_inputs,
+    serialize_revision_inputs,
 )
-from gaudi_operator.core.rollout.revision_choice import desired_revision, use_stored_mode
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision, use_mode_of_chosen_revision
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import upgraded
@@ -125,7 +125,7 @@ def test_threshold_change_restarts_no_pod() -> None:
 
 def revision_with_default_mode(mode: str = "hpuGraphs") -> Revision:
     """Return a revision of an operator with another default mode. Only the rendered configuration has the mode."""
-    made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
+    made = choose_desired_revision(inference(accelerator=CARD), (), DEFAULTS)
     config = json.loads(made.config)
     config["engine"]["executionMode"] = mode
     return replace(made, config=json.dumps(config))
@@ -133,15 +133,15 @@ def revision_with_default_mode(mode: str = "hpuGraphs") -> Revision:
 
 def test_other_default_mode_creates_no_revision() -> None:
     kept = revision_with_default_mode()
-    assert desired_revision(inference(accelerator=CARD), (kept,), DEFAULTS) is kept
+    assert choose_desired_revision(inference(accelerator=CARD), (kept,), DEFAULTS) is kept
 
 
 def test_explicit_current_mode_creates_no_revision() -> None:
     kept = revision_with_default_mode()
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
-    assert desired_revision(named, (kept,), DEFAULTS) is kept
+    assert choose_desired_revision(named, (kept,), DEFAULTS) is kept
     other = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs", "maxNumSeqs": 2})
-    assert desired_revision(other, (kept,), DEFAULTS) is not kept
+    assert choose_desired_revision(other, (kept,), DEFAULTS) is not kept
 
 
 @pytest.mark.parametrize(
@@ -149,21 +149,24 @@ def test_explicit_current_mode_creates_no_revision() -> None:
 )
 def test_explicit_other_mode_creates_a_revision(kept: Revision) -> None:
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
-    assert desired_revision(named, (kept,), DEFAULTS) is not kept
+    assert choose_desired_revision(named, (kept,), DEFAULTS) is not kept
 
 
 def test_next_revision_uses_the_current_default() -> None:
     changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
-    found = desired_revision(
-        use_stored_mode(changed, (revision_with_default_mode(),)), (revision_with_default_mode(),), DEFAULTS
+    found = choose_desired_revision(
+        use_mode_of_chosen_revision(changed, (revision_with_default_mode(),)), (revision_with_default_mode(),), DEFAULTS
     )
     assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
 
 
 def test_running_revision_keeps_its_mode() -> None:
-    judged = use_stored_mode(inference(accelerator=CARD), (revision_with_default_mode(),))
-    assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
-    assert execution_mode(use_stored_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
+    judged = use_mode_of_chosen_revision(inference(accelerator=CARD), (revision_with_default_mode(),))
+    assert runtime_config_execution_mode(judged) is ExecutionMode.HPU_GRAPHS
+    assert (
+        runtime_config_execution_mode(use_mode_of_chosen_revision(inference(accelerator=CARD), ()))
+        is ExecutionMode.TORCH_COMPILE
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,7 @@ def test_running_revision_keeps_its_mode() -> None:
     ids=str,
 )
 def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
-    assert not are_same_inputs(serialize_inputs(inputs()), inputs(**change))
+    assert not are_same_revision_inputs(serialize_revision_inputs(inputs()), inputs(**change))
     assert revision_name(inputs()) != revision_name(inputs(**change))
 
 
@@ -214,30 +217,30 @@ def test_change_of_the_pod_creates_a_revision(change: dict[str, Any]) -> None:
     ids=str,
 )
 def test_change_outside_the_pod_creates_no_revision(change: dict[str, Any]) -> None:
-    assert are_same_inputs(serialize_inputs(inputs()), inputs(**change))
+    assert are_same_revision_inputs(serialize_revision_inputs(inputs()), inputs(**change))
     assert revision_name(inputs()) == revision_name(inputs(**change))
 
 
 def test_new_field_at_its_default_creates_no_revision() -> None:
-    stored = serialize_inputs(inputs())
+    stored = serialize_revision_inputs(inputs())
     del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
-    assert are_same_inputs(stored, inputs())
+    assert are_same_revision_inputs(stored, inputs())
 
 
 def test_new_field_with_another_value_creates_a_revision() -> None:
-    stored = serialize_inputs(inputs())
+    stored = serialize_revision_inputs(inputs())
     del stored["engine"]["prefixCaching"]
-    assert not are_same_inputs(stored, inputs(engine={"prefixCaching": True}))
+    assert not are_same_revision_inputs(stored, inputs(engine={"prefixCaching": True}))
 
 
 def test_removed_value_creates_a_revision() -> None:
-    assert not are_same_inputs(
-        serialize_inputs(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD)
+    assert not are_same_revision_inputs(
+        serialize_revision_inputs(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD)
     )
 
 
 def test_additional_stored_label_creates_a_revision() -> None:
-    assert not are_same_inputs(serialize_inputs(inputs(pod={"labels": {"team": "a"}})), inputs())
+    assert not are_same_revision_inputs(serialize_revision_inputs(inputs(pod={"labels": {"team": "a"}})), inputs())
 
 
 def test_old_revision_is_replaced_after_its_controller_revision_was_deleted() -> None:

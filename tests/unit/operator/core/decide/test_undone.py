@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gaudi_operator.core.rollout.controller_revision import stored_revisions
+from gaudi_operator.core.rollout.controller_revision import read_controller_revisions
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
@@ -31,7 +31,7 @@ def test_undone_revision_becomes_the_newest() -> None:
 
 def test_undone_revision_keeps_its_former_number() -> None:
     cluster, first = undone()
-    kept = next(each for each in stored_revisions(cluster.kind("ControllerRevision")) if each.name == first)
+    kept = next(each for each in read_controller_revisions(cluster.kind("ControllerRevision")) if each.name == first)
     assert kept.former_numbers == (1,)
 
 

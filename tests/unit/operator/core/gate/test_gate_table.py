@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from gaudi_operator.core.actions import Event
-from gaudi_operator.core.gate.condition import gate_status
+from gaudi_operator.core.gate.condition import gate_condition_status
 from gaudi_runtime.contract.preparation import Preparation
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from gaudi_runtime.units import GIB
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, resource
@@ -116,7 +116,7 @@ def warm_up(ending: Ending, mode: str, canary: bool) -> Seen:
         cluster.controllers()
         (name,) = pod_names(cluster)
     cluster.events.clear()
-    full = PhaseProgress(planned=8, warmed=8, captured=8, preparation=MODES[mode][0])
+    full = PhaseProgressReport(planned=8, warmed=8, captured=8, preparation=MODES[mode][0])
     cluster.report(name, Phase.SERVING, prompt=full, decode=full.model_copy(update=ending.counts))
     cluster.operate()
     pod = cluster.objects["Pod", name]
@@ -125,7 +125,7 @@ def warm_up(ending: Ending, mode: str, canary: bool) -> Seen:
     cluster.operate()
     conditions = {each["type"]: each for each in status(cluster)["conditions"]}
     gates = [each for each in pod["status"]["conditions"] if each["type"] == "inference.gaudi.dev/warmed-up"]
-    assert (gate_status(pod) == "True") is bool(gates)
+    assert (gate_condition_status(pod) == "True") is bool(gates)
     return Seen(
         *(gates[0] if gates else {}, conditions["Ready"], conditions["Degraded"]["status"], cluster.events, percent)
     )

@@ -11,14 +11,25 @@ from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.gate import condition as gate_conditions
 from gaudi_operator.core.gate import judgement as gates
-from gaudi_operator.core.gate.condition import JudgedInstance, judged_instance, other_conditions, pods_with_gates
+from gaudi_operator.core.gate.condition import (
+    GateConditionInstance,
+    conditions_except_gate,
+    gate_condition_instance,
+    pods_with_gate_conditions,
+)
 from gaudi_operator.core.gate.judgement import REOPEN_SECONDS
-from gaudi_operator.core.gate.thresholds import first_skipped_buckets, shortfalls
+from gaudi_operator.core.gate.thresholds import describe_threshold_shortfalls, shortfalls
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.pods.pod_view import PodView, read_pod_views
 from gaudi_operator.core.text_formats import format_timestamp
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, SkippedBucket
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    Phase,
+    PhaseProgressReport,
+    RuntimeFailureReport,
+    SkippedBucketReport,
+)
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
@@ -26,12 +37,12 @@ from tests.unit.operator.core.resources import NOW, resource
 
 STRICT = Readiness(min_captured_prompt_percent=100, min_captured_decode_percent=100)
 LENIENT = STRICT.model_copy(update={"on_shortfall": Shortfall.SERVE_AND_WARN})
-SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9))
+SHORT = report(prompt=PhaseProgressReport(planned=24, warmed=24, captured=15, left_out_for_memory=9))
 (BELOW,) = shortfalls(SHORT, STRICT)
 SHORT_OF_BOTH = report(
-    prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9),
-    decode=PhaseProgress(planned=8, warmed=8, captured=7, left_out_for_memory=1),
-    skipped=(SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
+    prompt=PhaseProgressReport(planned=24, warmed=24, captured=15, left_out_for_memory=9),
+    decode=PhaseProgressReport(planned=8, warmed=8, captured=7, left_out_for_memory=1),
+    skipped=(SkippedBucketReport(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
 RECORD = f"Container c1, instance first, plan {PLAN}."
 FUTURE = format_timestamp(NOW + timedelta(minutes=5))
@@ -57,11 +68,11 @@ def test_gate_of_a_warm_pod_opens_with_a_record() -> None:
 
 
 def test_record_is_read_back_from_the_pod() -> None:
-    assert judged_instance(opened()) == JudgedInstance("c1", "first", PLAN)
+    assert gate_condition_instance(opened()) == GateConditionInstance("c1", "first", PLAN)
 
 
 def test_pod_without_a_gate_condition_has_no_record() -> None:
-    assert judged_instance(view()) is None
+    assert gate_condition_instance(view()) is None
 
 
 def test_open_gate_of_the_same_instance_is_not_written_again() -> None:
@@ -117,7 +128,7 @@ def test_gate_below_a_threshold_opens_with_warning_if_configured() -> None:
 
 
 def test_gate_opens_without_a_warm_up() -> None:
-    cold = report(prompt=PhaseProgress(planned=8), warmup_skipped=True)
+    cold = report(prompt=PhaseProgressReport(planned=8), warmup_skipped=True)
     assert judge(view(report=cold), STRICT) == gate(True, "WarmedUp", f"Warm-up is switched off. {RECORD}")
 
 
@@ -210,7 +221,7 @@ def test_gate_closes_for_a_warming_new_instance() -> None:
 
 
 def test_gate_closes_with_the_message_of_a_failed_runtime() -> None:
-    failure = RuntimeFailure(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
+    failure = RuntimeFailureReport(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
     failed = view(pod(conditions=(OPEN,)), report(Phase.FAILED, failure=failure))
     assert judge(failed, STRICT) == gate(False, "ModelNotFound", "Folder /models/tiny does not exist.")
 
@@ -226,7 +237,7 @@ def test_gate_closes_below_a_threshold() -> None:
 def test_closed_gate_names_all_shortfalls_and_skipped_buckets() -> None:
     action = judge(view(pod(conditions=(OPEN,)), SHORT_OF_BOTH), STRICT)
     said = "; ".join(shortfalls(SHORT_OF_BOTH, STRICT))
-    (left_out,) = first_skipped_buckets(SHORT_OF_BOTH, STRICT)
+    (left_out,) = describe_threshold_shortfalls(SHORT_OF_BOTH, STRICT)
     assert action
     assert action.message == f"Warm-up ended below the thresholds: {said}. {left_out}"
 
@@ -240,7 +251,7 @@ def test_gate_opened_with_warning_names_all_shortfalls() -> None:
 @pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, format_timestamp(NOW))])
 def test_gate_keeps_its_transition_time_while_its_status_is_unchanged(was: bool, since: str) -> None:
     before = view(pod(conditions=(gate_condition(was, since=LONG_AGO),)))
-    (after,) = pods_with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
+    (after,) = pods_with_gate_conditions([before], [gate(True, "WarmedUp", RECORD)], NOW)
     found = after.conditions[GATE].since
     assert found
     assert format_timestamp(found) == since
@@ -252,10 +263,10 @@ def test_decided_gate_is_applied_to_pods_before_it_is_written(before: tuple[Obje
     manifest = pod(conditions=(condition("Ready", True), *before))
     observed = Observed(resource(), pods=(manifest,), now=NOW + timedelta(milliseconds=1500))
     decided = SetGate(manifest["metadata"]["name"], manifest["metadata"]["uid"], opens, "Odd", "On\ntwo lines.")
-    expected = pods_with_gates(read_pods(observed), [decided], observed.now)
-    conditions = [*other_conditions(manifest), gate_conditions.gate_condition(manifest, decided, observed.now)]
+    expected = pods_with_gate_conditions(read_pod_views(observed), [decided], observed.now)
+    conditions = [*conditions_except_gate(manifest), gate_conditions.gate_condition(manifest, decided, observed.now)]
     written = {**manifest, "status": {**manifest["status"], "conditions": conditions}}
-    assert read_pods(replace(observed, pods=(written,))) == expected
+    assert read_pod_views(replace(observed, pods=(written,))) == expected
     assert expected[0].is_gate_open is opens
 
 

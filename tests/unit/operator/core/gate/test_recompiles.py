@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.condition import pods_with_gates
+from gaudi_operator.core.gate.condition import pods_with_gate_conditions
 from gaudi_operator.core.gate.judgement import RECOMPILING, judge_gates
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.text_formats import format_timestamp
-from gaudi_runtime.contract.report import Phase, RequestCounts
+from gaudi_runtime.contract.report import Phase, RequestCountsReport
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import CounterPublisher
-from gaudi_runtime.traffic.serving_histogram import PaddedShape, ServingHistogram
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, ServingPaddedShape
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import FULL, PLAN, report
@@ -65,7 +65,7 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
     verbs = HpuVerbs(runner, bridge(card))
     verbs.plan([], [])
     verbs.start_serving()
-    histogram = ServingHistogram(lambda _, real: PaddedShape(real, warm=False))
+    histogram = ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=False))
     for query, seconds in forwards:
         card.compiled.add((32, query, 0, True))
         card.compile(seconds)
@@ -75,7 +75,7 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
         counters["met"], compile_times=counters["compile_times"], step_compiles=counters.get("step_compiles", ())
     )
     board = ReportBoard(PLAN)
-    CounterPublisher(board).publish(histogram, RequestCounts(), 0.0)
+    CounterPublisher(board).publish(histogram, RequestCountsReport(), 0.0)
     names = ("recent_recompiles", "recompiles_since_ready", "cold_shapes", "served")
     return {name: getattr(board.report(), name) for name in names}
 
@@ -89,7 +89,7 @@ async def test_recompilations_on_a_card_close_gates_and_fail_canaries(
     hot = replace(serving("b", 0), report=report(**met))
     assert gates(serving("a", 0), hot) == ({"b": False} if too_many else {})
     canary = {"observeSeconds": 1, "maxRecompiles": 3}
-    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), ExpectedRoom(to_come=False))
+    found = problem_of(hot, state_of(inference=inference(rollout={"canary": canary})), RoomCriterion(to_come=False))
     assert (found.reason if found else None) == ("TooManyRecompiles" if too_many else None)
     assert met["served"].small_compiles == (0 if too_many else 4)
 
@@ -192,7 +192,7 @@ PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
 @given(PODS, st.integers(0, 6))
 def test_minimum_is_kept_and_a_second_decision_is_empty(pods: list[PodView], promised: int) -> None:
     written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
-    after = pods_with_gates(pods, written, NOW)
+    after = pods_with_gate_conditions(pods, written, NOW)
     kept = max(1, promised)
     assert sum(each.is_ready for each in after) >= min(kept, sum(each.is_ready for each in pods))
     assert sum(each.is_gate_open for each in after) >= min(kept, len(pods))

@@ -4,15 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.gate.thresholds import captured_counts, first_skipped_buckets, shortfalls
+from gaudi_operator.core.gate.thresholds import (
+    captured_counts_for_thresholds,
+    describe_threshold_shortfalls,
+    shortfalls,
+)
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     BucketPhase,
-    PhaseProgress,
-    SkippedBucket,
-    SkippedVisionBucket,
+    PhaseProgressReport,
+    SkippedBucketReport,
+    SkippedVisionBucketReport,
     VisionBucket,
-    VisionProgress,
+    VisionProgressReport,
 )
 from tests.unit.operator.core.reports import report
 
@@ -21,10 +25,10 @@ def thresholds(prompt: int = 100, decode: int = 100) -> Readiness:
     return Readiness(min_captured_prompt_percent=prompt, min_captured_decode_percent=decode)
 
 
-def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
+def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgressReport:
     preparation = Preparation.CAPTURE if applies else Preparation.NOTHING
     left_out = planned - captured if applies else 0
-    return PhaseProgress(
+    return PhaseProgressReport(
         planned=planned, warmed=warmed, captured=captured, preparation=preparation, left_out_for_memory=left_out
     )
 
@@ -44,12 +48,12 @@ def test_shortfall_has_counts_percentage_and_threshold() -> None:
 def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
     out = "no memory was left"
     skipped = (
-        SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
-        SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
-        SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
+        SkippedBucketReport(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
+        SkippedBucketReport(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
+        SkippedBucketReport(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
-    assert first_skipped_buckets(short, thresholds(decode=90)) == (
+    assert describe_threshold_shortfalls(short, thresholds(decode=90)) == (
         f"Prompt bucket (1, 512, 0) was the first bucket that was left out: {out}.",
     )
 
@@ -70,19 +74,19 @@ def test_disabled_warm_up_has_no_shortfall() -> None:
 
 def test_counts_describe_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
-    assert captured_counts(mixed) == (
+    assert captured_counts_for_thresholds(mixed) == (
         "15 of 24 prompt graphs captured (9 left out for memory, they need about 0 B) and 4 of 4 decode buckets warmed"
     )
 
 
-LEFT = SkippedVisionBucket(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
-SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
+LEFT = SkippedVisionBucketReport(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
+SEEN = VisionProgressReport(planned=4, warmed=3, skipped=(LEFT,))
 
 
 def test_vision_shortfall_names_the_skipped_buckets() -> None:
     short = report(vision=SEEN)
     assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warm (minimum 100 %)",)
-    assert first_skipped_buckets(short, thresholds()) == (
+    assert describe_threshold_shortfalls(short, thresholds()) == (
         "Vision bucket (image 448x224x2) was the first bucket that was left out: the device ran out of memory.",
     )
 
@@ -92,4 +96,4 @@ def test_vision_at_its_threshold_has_no_shortfall() -> None:
 
 
 def test_counts_name_vision_buckets() -> None:
-    assert captured_counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
+    assert captured_counts_for_thresholds(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")

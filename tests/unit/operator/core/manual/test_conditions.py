@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_operator.cli.kubectl.explanation import NEXT
-from gaudi_operator.core.status.condition_table import CONDITION_REASONS, CONDITIONS, ConditionKind
+from gaudi_operator.core.status.condition_table import CONDITION_REASONS, CONDITIONS, ConditionTableRow
 
 DOCS = Path(__file__).parents[5] / "docs"
 PAGE = (DOCS / "reference" / "conditions.md").read_text()
@@ -21,7 +21,7 @@ def test_table_has_every_condition_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
-def test_row_has_the_normal_status_and_meaning(kind: ConditionKind) -> None:
+def test_row_has_the_normal_status_and_meaning(kind: ConditionTableRow) -> None:
     assert f"| `{kind.type}` | {kind.good_status} | {kind.meaning.rstrip('.')}" in TABLE
 
 

@@ -7,19 +7,19 @@ import pytest
 import yaml
 
 from gaudi_operator.cli.plan.document import read_plan_document
-from gaudi_operator.cli.plan.forecast import forecast_deployment
-from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, UNKNOWN_SHAPE, DeploymentForecast, Verdict
+from gaudi_operator.cli.plan.forecast import forecast_document
+from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, UNKNOWN_SHAPE, ForecastWithVerdict, Verdict
 from gaudi_operator.core.admission.engine_settings import (
-    check_attention_slicing,
-    plan_hints,
-    policy_check,
-    why_settings_are_ignored,
+    check_slicing_settings,
+    engine_policy_check,
+    engine_settings_hints,
+    why_engine_settings_are_ignored,
 )
-from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.knobs.render import EngineOptions, render_engine_options
+from gaudi_runtime.knobs.render import RenderedEngineOptions, render_engine_options
 from gaudi_runtime.planning.coverage import plan_coverage
 from tests.support.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS
@@ -36,14 +36,14 @@ def example(path: Path) -> Inference:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_example_is_accepted(path: Path) -> None:
-    assert first_violation(example(path), DEFAULTS) is None
-    assert check_attention_slicing(example(path)) is None
-    assert policy_check(example(path)).run() is None
+    assert first_spec_violation(example(path), DEFAULTS) is None
+    assert check_slicing_settings(example(path)) is None
+    assert engine_policy_check(example(path)).run() is None
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_every_setting_of_an_example_has_an_effect(path: Path) -> None:
-    assert why_settings_are_ignored(example(path)) is None
+    assert why_engine_settings_are_ignored(example(path)) is None
 
 
 MANIFESTS = manifests()
@@ -51,8 +51,8 @@ SHOWN = {place: completed(fragment) for place, fragment in fragments().items()}
 ALL = [pytest.param(found, id=place) for place, found in {**MANIFESTS, **SHOWN}.items()]
 
 
-def forecast_of(manifest: Manifest) -> DeploymentForecast:
-    return forecast_deployment(read_plan_document(manifest), card=None, model=None)
+def forecast_of(manifest: Manifest) -> ForecastWithVerdict:
+    return forecast_document(read_plan_document(manifest), card=None, model=None)
 
 
 def test_manual_and_chart_show_valid_manifests() -> None:
@@ -94,7 +94,7 @@ def test_model_without_a_public_name_fits_by_its_config(manifest: Manifest, tmp_
     if forecast_of(manifest).verdict is not Verdict.UNKNOWN:
         return
     (tmp_path / "config.json").write_text(json.dumps(TINY))
-    found = forecast_deployment(read_plan_document(manifest), card=None, model=str(tmp_path))
+    found = forecast_document(read_plan_document(manifest), card=None, model=str(tmp_path))
     assert found.verdict.exit_code == 0, found.reasons
 
 
@@ -138,7 +138,7 @@ VARIABLES = {
 }
 
 
-def render_example(name: str) -> EngineOptions:
+def render_example(name: str) -> RenderedEngineOptions:
     return render_engine_options(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
 
 
@@ -162,4 +162,4 @@ def test_vllm_example_has_no_warnings(name: str) -> None:
     found = example(FOLDER / "vllm" / f"{name}.yaml")
     # Every plan for images has this hint, because only a running pod knows for which image sizes it warms up.
     expected = ("Vision buckets are unkno",) if found.spec.model.items_per_prompt.image else ()
-    assert tuple(hint[:24] for hint in plan_hints(found)) == expected
+    assert tuple(hint[:24] for hint in engine_settings_hints(found)) == expected

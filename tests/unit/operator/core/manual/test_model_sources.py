@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "model-sources.md").read_text()
@@ -19,4 +19,4 @@ def test_example_is_accepted(example: dict[str, Any]) -> None:
     asked = inference(model={**example, "source": {"persistentVolumeClaim": None, **example["source"]}})
     source = asked.spec.model.source
     assert source.hugging_face or source.oci_image
-    assert first_violation(asked, DEFAULTS) is None
+    assert first_spec_violation(asked, DEFAULTS) is None

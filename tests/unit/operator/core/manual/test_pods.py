@@ -9,8 +9,8 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.pods.containers import ContainerResources, ResourceAmounts
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.core.admission.engine_settings import why_settings_are_ignored
-from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.admission.engine_settings import why_engine_settings_are_ignored
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
@@ -26,8 +26,8 @@ ALL = [(title, example) for title, examples in EXAMPLES.items() for example in e
 @pytest.mark.parametrize(("title", "example"), ALL, ids=[title for title, _ in ALL])
 def test_example_is_accepted_and_has_an_effect(title: str, example: dict[str, Any]) -> None:
     found = inference(**merged({"accelerator": CARD, "engine": {"name": "vllm"}}, example))
-    assert first_violation(found, DEFAULTS) is None
-    assert why_settings_are_ignored(found) is None
+    assert first_spec_violation(found, DEFAULTS) is None
+    assert why_engine_settings_are_ignored(found) is None
 
 
 def test_sections_with_fields_have_examples() -> None:

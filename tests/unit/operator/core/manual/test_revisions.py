@@ -7,7 +7,12 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.revision import are_same_inputs, revision_inputs, revision_name, serialize_inputs
+from gaudi_operator.core.rollout.revision import (
+    are_same_revision_inputs,
+    revision_inputs,
+    revision_name,
+    serialize_revision_inputs,
+)
 from tests.unit.operator.core.resources import inference
 
 PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "revisions.md").read_text()
@@ -54,6 +59,6 @@ def test_every_spec_field_has_a_row_and_a_test_change() -> None:
 def test_row_agrees_with_the_effect_of_a_change(field: str, makes_one: str) -> None:
     base = {"recipeCache": {}} if field.startswith("recipeCache.") else {}
     before, after = revision_inputs(inference(**base)), revision_inputs(inference(**CHANGES[field]))
-    changed = not are_same_inputs(serialize_inputs(before), after)
+    changed = not are_same_revision_inputs(serialize_revision_inputs(before), after)
     assert makes_one.split(":")[0] == ("yes" if changed else "no")
     assert changed is (revision_name(before) != revision_name(after))

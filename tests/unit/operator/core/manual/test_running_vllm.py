@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.engine_settings import policy_check, why_settings_are_ignored
-from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.admission.engine_settings import engine_policy_check, why_engine_settings_are_ignored
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.quantities import parse_bytes
-from gaudi_operator.core.rendering.pod_volumes import shared_memory_size
+from gaudi_operator.core.quantities import parse_byte_quantity
+from gaudi_operator.core.rendering.pod_volumes import shared_memory_volume_size
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.knobs.render import render_engine_options
 from tests.support.builders import merged
@@ -45,14 +45,14 @@ def test_every_variant_has_an_expected_flag() -> None:
 @pytest.mark.parametrize("title", FLAGS)
 def test_variant_is_accepted_and_rendered(title: str) -> None:
     found = variant_inference(FRAGMENTS[title])
-    assert first_violation(found, DEFAULTS) is None
-    assert policy_check(found).run() is None
+    assert first_spec_violation(found, DEFAULTS) is None
+    assert engine_policy_check(found).run() is None
     assert FLAGS[title] in render_engine_options(runtime_config(found)).args
 
 
 @pytest.mark.parametrize("title", FLAGS)
 def test_every_setting_of_a_variant_has_an_effect(title: str) -> None:
-    assert why_settings_are_ignored(variant_inference(FRAGMENTS[title])) is None
+    assert why_engine_settings_are_ignored(variant_inference(FRAGMENTS[title])) is None
 
 
 def test_page_links_every_example() -> None:
@@ -62,4 +62,4 @@ def test_page_links_every_example() -> None:
 
 def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:
     eight = variant_inference({"parallelism": {"tensor": 8}}).spec
-    assert parse_bytes(shared_memory_size(eight)) >= (160 + 8 * 240) * 2**20
+    assert parse_byte_quantity(shared_memory_volume_size(eight)) >= (160 + 8 * 240) * 2**20

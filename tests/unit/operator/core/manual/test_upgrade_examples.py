@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.admission.spec_checks import first_violation
+from gaudi_operator.core.admission.spec_checks import first_spec_violation
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.rollout.revision import revision_inputs
 from tests.support.builders import merged
@@ -35,7 +35,7 @@ def inputs(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the revision inputs of this manifest."""
     metadata = {"namespace": "default", "uid": "u", "generation": 1, **manifest["metadata"]}
     inference = read_inference({**manifest, "metadata": metadata})
-    assert first_violation(inference, DEFAULTS) is None
+    assert first_spec_violation(inference, DEFAULTS) is None
     return dict(revision_inputs(inference))
 
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
-from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import pod_ends, terminations_by_pod
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_operator.core.observed import ObservedReport
+from gaudi_operator.core.pods.terminations import pod_terminations, terminations_by_pod
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RuntimeFailureReport
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 
 SEGFAULT = {"terminated": {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault"}}
-COMPILING = report(Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+COMPILING = report(Phase.COMPILING, prompt=PhaseProgressReport(planned=8, current=(1, 128, 0)))
 FOUND = "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"
 FACTS = LastTermination(
     reason="Error", exit_code=139, phase="Compiling", bucket="prompt bucket (1, 128, 0)", message=FOUND
@@ -22,7 +22,7 @@ FACTS = LastTermination(
 
 
 def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | None:
-    word = {} if said_by is None else {"uid-of-a": PodReport(said_by, NOW, COMPILING)}
+    word = {} if said_by is None else {"uid-of-a": ObservedReport(said_by, NOW, COMPILING)}
     known = {"name": "a", "revision": "r1", "phase": "Pending", "gate": False, "ready": False, **row}
     before = GaudiInferenceStatus(pods=(PodState(**known),))
     ended = terminations_by_pod([view(manifest)], before, word).get("a")
@@ -41,8 +41,8 @@ def test_termination_phase_comes_from_the_last_report() -> None:
 
 
 def test_failure_reported_before_the_termination_is_included() -> None:
-    lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
-    word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
+    lost = RuntimeFailureReport(reason="EngineLost", message="Worker 3 died.")
+    word = {"uid-of-a": ObservedReport("c1", NOW, report(Phase.FAILED, failure=lost))}
     known = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
     assert known["a"].message.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
 
@@ -71,7 +71,7 @@ def test_recorded_termination_has_its_time() -> None:
 
 
 def test_report_of_the_next_container_is_not_used() -> None:
-    word = {"uid-of-a": PodReport("c2", NOW, COMPILING)}
+    word = {"uid-of-a": ObservedReport("c2", NOW, COMPILING)}
     row = PodState(name="a", revision="r1", phase="Compiling", gate=False, ready=False)
     restarted = view(pod(container="c2", last_state=SEGFAULT))
     ended = terminations_by_pod([restarted], GaudiInferenceStatus(pods=(row,)), word)["a"]
@@ -97,19 +97,19 @@ def test_recorded_termination_without_a_known_time_has_no_time() -> None:
 
 def test_termination_message_of_a_failed_pod_has_its_phase() -> None:
     known = LastTermination(reason="Evicted", message="In phase Compiling: Evicted.")
-    (end,) = pod_ends([view(evicted())], {"a": known})
+    (end,) = pod_terminations([view(evicted())], {"a": known})
     assert end.message == known.message
 
 
 def test_failed_pod_without_a_time_is_not_counted() -> None:
-    assert pod_ends([view(evicted(startTime=None))], {}) == []
+    assert pod_terminations([view(evicted(startTime=None))], {}) == []
 
 
 @pytest.mark.parametrize(("terminating", "count"), [(False, 1), (True, 0)])
 def test_failed_pod_without_a_reason_is_counted_unless_deleted(terminating: bool, count: int) -> None:
     manifest = pod(phase="Failed", state=SEGFAULT, terminating=terminating)
     manifest["status"]["startTime"] = "2026-08-01T11:30:00Z"
-    assert len(pod_ends([view(manifest)], {})) == count
+    assert len(pod_terminations([view(manifest)], {})) == count
 
 
 def test_first_container_has_no_termination() -> None:
@@ -117,7 +117,7 @@ def test_first_container_has_no_termination() -> None:
 
 
 def test_recorded_termination_is_kept_after_an_operator_restart() -> None:
-    word = {"uid-of-a": PodReport("c1", NOW, COMPILING)}
+    word = {"uid-of-a": ObservedReport("c1", NOW, COMPILING)}
     first = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)["a"]
     row = PodState(
         name="a",

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.observed import ObservedReport
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.terminations import terminations_by_pod
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_runtime.contract.report import (
     Phase,
-    PhaseProgress,
+    PhaseProgressReport,
 )
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -24,7 +24,7 @@ from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import problem_of, state_of
 
-ROOM = ExpectedRoom(to_come=False)
+ROOM = RoomCriterion(to_come=False)
 IMAGE = "Check the image's name and registry, its pull policy and spec.pod.imagePullSecrets."
 READ_LOG = "Read its log with `kubectl logs {}`."
 
@@ -80,7 +80,7 @@ def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
     return waiting("CrashLoopBackOff", last_state=last, **fields)
 
 
-def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
+def after_end(pod: PodView, reports: Mapping[str, ObservedReport] = MappingProxyType({})) -> Problem | None:
     """Return the problem of a pod whose container has ended, with `reports` by UID."""
     return problem_of(pod, state_of(terminations=terminations_by_pod([pod], GaudiInferenceStatus(), reports)), ROOM)
 
@@ -116,7 +116,9 @@ def test_container_out_of_memory_is_a_problem() -> None:
 def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | None:
     """Return the problem of a container that crashes repeatedly in the phase of its last report."""
     pod = ended("Error", 139, "")
-    return after_end(pod, {pod.uid: PodReport("c1", NOW, report(phase, prompt=PhaseProgress(planned=8, current=at)))})
+    return after_end(
+        pod, {pod.uid: ObservedReport("c1", NOW, report(phase, prompt=PhaseProgressReport(planned=8, current=at)))}
+    )
 
 
 @pytest.mark.parametrize("phase", [Phase.SAMPLER, Phase.DEFRAGMENTER])

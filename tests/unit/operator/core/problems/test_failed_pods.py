@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import BackOff, RevisionTermination
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.pod_problems import consecutive_failed_pods, failed_pods_problem
-from gaudi_operator.core.rollout.backoff import FailureRecord, add_back_off
+from gaudi_operator.core.rollout.backoff import BackOffRecord, add_back_off_to_problem
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -85,8 +85,8 @@ def problem_of_revision(
     problem: Problem | None, *pods: PodView, error: RevisionTermination | None = ERROR
 ) -> Problem | None:
     """Return the problem of a revision that is in back-off and has two desired pods."""
-    state = state_of(pods, failures={"new": FailureRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
-    return add_back_off(
+    state = state_of(pods, failures={"new": BackOffRecord(error, BackOff(failures=3, since=at(-5), until=at(15)))})
+    return add_back_off_to_problem(
         problem, state.failures["new"], len(state.updated_pods), state.desired_replicas, state.deadlines
     )
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.problems.learned_plan import why_forecast_missed
+from gaudi_operator.core.problems.criteria import RoomCriterion
+from gaudi_operator.core.problems.learned_plan import why_learned_plan_missed_forecast
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, ServedPhase, ServedTraffic, WarmupReport
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, ServedPhaseReport, ServedTrafficReport, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import view
@@ -23,7 +23,7 @@ from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import problem_of, state_of
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
-ROOM = ExpectedRoom(to_come=False)
+ROOM = RoomCriterion(to_come=False)
 TRAFFIC = "prompt 1 100 0 5\nprompt 1 200 0 2\ndecode 2 1 20 9"
 LEARNED = {"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}
 RATIOS = st.floats(1, 50)
@@ -31,12 +31,12 @@ RATIOS = st.floats(1, 50)
 
 def served_phase(
     padding: float | None, forecast: float | None, batches: int = FEWEST_PROMPTS, misses: int = 0
-) -> ServedPhase:
-    return ServedPhase(hits=batches - misses, misses=misses, padding=padding, forecast_padding=forecast)
+) -> ServedPhaseReport:
+    return ServedPhaseReport(hits=batches - misses, misses=misses, padding=padding, forecast_padding=forecast)
 
 
-def report_of(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -> WarmupReport:
-    return report(served=ServedTraffic(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
+def report_of(prompt: ServedPhaseReport, decode: ServedPhaseReport | None = None, **fields: Any) -> WarmupReport:
+    return report(served=ServedTrafficReport(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
 
 
 def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
@@ -73,7 +73,7 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
 
 
 @pytest.mark.parametrize("said", [served_phase(2.0, 1.1), served_phase(1.1, 1.1, misses=9)])
-def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
+def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhaseReport) -> None:
     found = problem(report_of(said, skipped_total=3), rollout_state())
     assert found is not None
     assert "3 planned buckets have no graph. " in found.message
@@ -94,9 +94,9 @@ def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> No
     ],
 )
 def test_padding_and_cold_batches_fail_only_above_their_limits(
-    prompt: ServedPhase, decode: ServedPhase, percent: int, missed: bool
+    prompt: ServedPhaseReport, decode: ServedPhaseReport, percent: int, missed: bool
 ) -> None:
-    assert (why_forecast_missed(report_of(prompt, decode), percent, "tiny") is not None) is missed
+    assert (why_learned_plan_missed_forecast(report_of(prompt, decode), percent, "tiny") is not None) is missed
 
 
 def test_cold_batches_are_no_problem_if_warm_up_was_skipped() -> None:
@@ -109,7 +109,7 @@ def test_higher_tolerance_fails_less_and_forecast_padding_never(
 ) -> None:
     def fails(padding: float, tolerated: int) -> bool:
         said = report_of(served_phase(padding, forecast, batches=prompts), served_phase(padding, forecast))
-        return why_forecast_missed(said, tolerated, "tiny") is not None
+        return why_learned_plan_missed_forecast(said, tolerated, "tiny") is not None
 
     assert not fails(forecast, percent)
     assert fails(seen, percent) <= fails(seen, 0)
@@ -152,7 +152,9 @@ def test_plan_for_other_traffic_is_rolled_back() -> None:
     cluster.operate()
     cluster.kubelet()
     cluster.report(
-        canary, phase=Phase.SERVING, served=ServedTraffic(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1))
+        canary,
+        phase=Phase.SERVING,
+        served=ServedTrafficReport(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1)),
     )
     for _ in range(20):
         cluster.operate()

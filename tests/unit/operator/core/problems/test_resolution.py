@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.problems.criteria import ExpectedRoom
-from gaudi_operator.core.problems.pod_problems import is_caused_by_revision
-from gaudi_operator.core.problems.resolution import QUEUED, RESOLVED_BY_OTHERS, worst_problem
+from gaudi_operator.core.problems.criteria import RoomCriterion
+from gaudi_operator.core.problems.pod_problems import is_pod_problem_of_revision
+from gaudi_operator.core.problems.resolution import QUEUED, RESOLVED_BY_OTHERS, worst_unresolved_problem
 from gaudi_runtime.contract.failures import PASSING_REASONS
-from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, RuntimeFailureReport
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import kstatus, violations
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -77,7 +77,7 @@ def test_page_lists_every_temporary_reason() -> None:
 
 @pytest.mark.parametrize("reason", sorted(RESOLVED_BY_OTHERS))
 def test_temporary_problem_causes_no_rollback(reason: str) -> None:
-    assert not is_caused_by_revision(Problem(reason, ""))
+    assert not is_pod_problem_of_revision(Problem(reason, ""))
 
 
 @pytest.mark.parametrize("reason", sorted({"ErrImagePull", "CreateContainerConfigError", "RunContainerError"}))
@@ -136,7 +136,7 @@ def test_deadline_of_an_image_pull_starts_at_the_container_restart() -> None:
     ended = {"terminated": {"exitCode": 1, "finishedAt": stamp(NOW - timedelta(seconds=5))}}
     waiting = {"waiting": {"reason": "ImagePullBackOff"}}
     long_placed = pod(state=waiting, last_state=ended, conditions=(pod_condition("PodScheduled", True),))
-    found = problem_of(view(long_placed), state_of(), ExpectedRoom(to_come=False))
+    found = problem_of(view(long_placed), state_of(), RoomCriterion(to_come=False))
     assert found
     assert found.since == NOW - timedelta(seconds=5)
 
@@ -240,7 +240,7 @@ def test_long_warm_up_after_a_refusal_is_not_a_stall() -> None:
 def test_unscheduled_pod_waits_since_the_schedulers_decision(message: str, reason: str) -> None:
     since = NOW - timedelta(seconds=40)
     scheduled = pod_condition("PodScheduled", False, "Unschedulable", message, stamp(since))
-    found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), ExpectedRoom(to_come=False))
+    found = problem_of(view(pod(container=None, conditions=(scheduled,))), state_of(), RoomCriterion(to_come=False))
     assert found
     assert (found.reason, found.since) == (reason, since)
 
@@ -266,7 +266,7 @@ def test_deadline_does_not_run_while_replacement_in_place_is_pending() -> None:
     }
     later = NOW + timedelta(seconds=40)
     workload = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [refused]}}
-    found = first_problem_of([], [workload], state_of(now=later), ExpectedRoom(to_come=False, in_place_after=90))
+    found = first_problem_of([], [workload], state_of(now=later), RoomCriterion(to_come=False, in_place_after=90))
     assert found
     assert (found.reason, found.since) == ("PodsRefused", later)
     assert "If the ReplicaSet cannot create pods for 90 s (spec.rollout.surgeTimeoutSeconds)" in found.message
@@ -304,8 +304,8 @@ def test_refusal_after_a_different_reason_starts_a_new_deadline() -> None:
     [*((reason, True) for reason in sorted(PASSING_REASONS)), ("ModelNotFound", False), ("ConfigInvalid", False)],
 )
 def test_failed_runtime_with_restart_stalls_at_the_deadline(reason: str, waited: bool) -> None:
-    failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))
-    found = problem_of(failed, state_of(), ExpectedRoom(to_come=False))
+    failed = view(report=report(Phase.FAILED, failure=RuntimeFailureReport(reason=reason, message="Gone.")))
+    found = problem_of(failed, state_of(), RoomCriterion(to_come=False))
     assert found
     assert (found.since is not None) is waited
 
@@ -323,4 +323,4 @@ def at(seconds: int) -> Problem:
     ],
 )
 def test_worst_problem_is_permanent_or_the_oldest(found: list[Problem], expected: Problem | None) -> None:
-    assert worst_problem(found) == expected
+    assert worst_unresolved_problem(found) == expected

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.terminations import terminations_by_pod
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.rendering.pod_template import pod_template
 from gaudi_operator.core.rollout.revision import Revision
 from tests.support.builders import Object
@@ -32,7 +32,7 @@ def problem(pod: PodView, spec: dict[str, Any] = SPEC) -> str:
     """Return the message about the problem of a pod whose revision was rendered from `spec`."""
     revision = Revision("r1", 1, {}, pod_template(inference(**spec), "r1", "hash", "config", DEFAULTS), "")
     ends = terminations_by_pod([pod], GaudiInferenceStatus(), {})
-    found = problem_of(pod, state_of(stored=(revision,), terminations=ends), ExpectedRoom(to_come=False))
+    found = problem_of(pod, state_of(stored=(revision,), terminations=ends), RoomCriterion(to_come=False))
     assert found is not None
     return found.message
 

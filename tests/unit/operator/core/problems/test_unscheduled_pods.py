@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import gated, view
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import first_problem_of, problem_of, state_of, unschedulable
 
-ROOM = ExpectedRoom(to_come=False)
+ROOM = RoomCriterion(to_come=False)
 
 
 NO_NODE = "Pod a is unschedulable: 0/1 nodes are available."
@@ -40,7 +40,7 @@ def test_missing_scheduler_message_is_replaced_by_a_default() -> None:
 
 
 def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
-    assert problem_of(unschedulable(31), state_of(), ExpectedRoom(to_come=False, remedy="Free cards.")) == Problem(
+    assert problem_of(unschedulable(31), state_of(), RoomCriterion(to_come=False, remedy="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_NODE} Free cards.", since=NOW - timedelta(seconds=31)
     )
 
@@ -58,7 +58,7 @@ def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
             ),
         ),
         (
-            ExpectedRoom(to_come=False, in_place_after=300),
+            RoomCriterion(to_come=False, in_place_after=300),
             Problem(
                 "SchedulingGated",
                 f"{HELD} If the gate stays for 300 s (spec.rollout.surgeTimeoutSeconds), pods are replaced in place. "
@@ -67,14 +67,14 @@ def test_unscheduled_pod_of_an_upgrade_is_a_problem() -> None:
             ),
         ),
         (
-            ExpectedRoom(to_come=False, remedy="Free cards."),
+            RoomCriterion(to_come=False, remedy="Free cards."),
             Problem("UpgradeBlocked", f"{HELD} Free cards.", since=NOW - timedelta(seconds=31)),
         ),
-        (ExpectedRoom(to_come=True), None),
+        (RoomCriterion(to_come=True), None),
     ],
     ids=["first start", "upgrade", "blocked upgrade", "room to come"],
 )
-def test_pod_with_a_scheduling_gate_is_queued(room: ExpectedRoom, expected: Problem | None) -> None:
+def test_pod_with_a_scheduling_gate_is_queued(room: RoomCriterion, expected: Problem | None) -> None:
     assert problem_of(held(31), state_of(), room) == expected
 
 
@@ -93,7 +93,7 @@ def test_briefly_unscheduled_pod_has_no_problem() -> None:
 
 
 def test_pod_waiting_for_a_terminating_pod_has_no_problem() -> None:
-    assert problem_of(unschedulable(300), state_of(), ExpectedRoom(to_come=True)) is None
+    assert problem_of(unschedulable(300), state_of(), RoomCriterion(to_come=True)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.problems.spec_fields import claim_fields
 from gaudi_operator.core.rendering.pod_volumes import pod_volumes
 from gaudi_operator.core.rollout.revision import Revision
@@ -19,7 +19,7 @@ from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 from tests.unit.operator.core.states import problem_of, state_of, unschedulable
 
-ROOM = ExpectedRoom(to_come=False)
+ROOM = RoomCriterion(to_come=False)
 MODELS = "spec.model.source.persistentVolumeClaim.claimName"
 DATA = "spec.pod.volumes[data].persistentVolumeClaim.claimName"
 

@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.core.rendering.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render_engine_options
-from gaudi_runtime.knobs.table import ENGINE, KnobHome, PlanEffect, knobs
+from gaudi_runtime.knobs.table import ENGINE, KnobHome, KnobPlanEffect, knobs
 from tests.support.builders import merged
 from tests.unit.operator.core.resources import inference
 
@@ -105,7 +105,7 @@ def test_field_changes_the_plan_hash_when_its_knob_decides_buckets(name: str, pa
         runtime_config(inference(**merged(BASE, each))) for each in (ALSO_NEEDED.get(path, {}), override(path))
     )
     changed = plan_hash(before.bucketing, before.limits) != plan_hash(after.bucketing, after.limits)
-    assert changed == (PlanEffect.BUCKETS in knobs()[name].plan_effects)
+    assert changed == (KnobPlanEffect.BUCKETS in knobs()[name].plan_effects)
 
 
 def test_collectives_depend_on_mode_and_parallelism() -> None:

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.rendering.pod_volumes import checkpoint_folder
+from gaudi_operator.core.rendering.pod_volumes import checkpoint_volume_folder
 from gaudi_operator.core.rendering.runtime_config import runtime_config
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     ExecutionMode,
-    HubRepository,
+    HubRepositoryConfig,
     RuntimeConfig,
-    SharedRecipes,
+    SharedRecipesConfig,
     plan_hash,
 )
 from tests.support.builders import merged
@@ -24,12 +24,12 @@ def config(**overrides: Any) -> RuntimeConfig:
 
 
 def test_runtime_parses_the_rendered_configuration() -> None:
-    revision = desired_revision(inference(), (), DEFAULTS)
+    revision = choose_desired_revision(inference(), (), DEFAULTS)
     assert RuntimeConfig.model_validate_json(revision.config) == config()
 
 
 def test_plan_hash_equals_the_runtimes() -> None:
-    revision = desired_revision(
+    revision = choose_desired_revision(
         inference(bucketing={"strategy": "Linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
     )
     read = RuntimeConfig.model_validate_json(revision.config)
@@ -57,19 +57,19 @@ def test_served_name_defaults_to_the_resource_name() -> None:
     ids=str,
 )
 def test_checkpoint_path_is_below_the_mount(source: dict[str, Any], folder: str) -> None:
-    assert checkpoint_folder(inference(model={"source": source}).spec.model.source) == folder
+    assert checkpoint_volume_folder(inference(model={"source": source}).spec.model.source) == folder
 
 
 def test_configuration_has_the_repository_without_its_token() -> None:
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b", "revision": "v1"}}
     found = config(model={"source": source, "tokenSecretRef": {"name": "hub", "key": "token"}}).model
-    assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))
+    assert (found.path, found.hub) == ("/fetched", HubRepositoryConfig(repo="a/b", revision="v1"))
 
 
 def test_hub_adapter_has_its_repository() -> None:
     adapters = [{"name": "sql", "source": {"huggingFace": {"repo": "a/b", "revision": "v1"}}}]
     (found,) = config(model={"lora": {"adapters": adapters}}).model.adapters
-    assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepository(repo="a/b", revision="v1"))
+    assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepositoryConfig(repo="a/b", revision="v1"))
 
 
 def test_adapter_limit_of_a_batch_is_copied() -> None:
@@ -133,7 +133,7 @@ def test_recipes_are_shared_only_with_a_recipe_cache() -> None:
 
 def test_recipes_may_use_nine_tenths_of_the_pvc() -> None:
     cache = {"size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
-    assert config(recipeCache=cache).shared_recipes == SharedRecipes(
+    assert config(recipeCache=cache).shared_recipes == SharedRecipesConfig(
         path="/recipes",
         seed="/recipe-image/llama",
         limit_bytes=9 * 1024**3,

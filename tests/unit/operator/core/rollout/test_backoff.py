@@ -17,9 +17,9 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import FailureRecord, failure_records, limit_for_back_off
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.rollout.backoff import BackOffRecord, back_off_records, limit_for_back_off
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -27,7 +27,7 @@ from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.stories import condition as shown
 from tests.unit.operator.core.stories import pod_names, served, status
 
-NONE = FailureRecord()
+NONE = BackOffRecord()
 LATER = NOW + timedelta(days=1)
 
 
@@ -62,7 +62,7 @@ def ready(since: int, created: int = 0) -> PodView:
     return view(made("r", created, conditions=conditions), now=LATER)
 
 
-def status_with_record(known: FailureRecord) -> GaudiInferenceStatus:
+def status_with_record(known: BackOffRecord) -> GaudiInferenceStatus:
     row = RevisionStatus(
         name="new",
         number=1,
@@ -73,8 +73,8 @@ def status_with_record(known: FailureRecord) -> GaudiInferenceStatus:
     return GaudiInferenceStatus(revisions=(row,))
 
 
-def failure_record(*pods: PodView, known: FailureRecord = NONE) -> FailureRecord:
-    return failure_records(pods, status_with_record(known), {}, LATER)["new"]
+def failure_record(*pods: PodView, known: BackOffRecord = NONE) -> BackOffRecord:
+    return back_off_records(pods, status_with_record(known), {}, LATER)["new"]
 
 
 def attempts(count: int) -> list[PodView]:
@@ -100,8 +100,8 @@ def test_back_off_doubles_up_to_five_minutes() -> None:
 def test_back_off_from_the_future_lasts_five_minutes() -> None:
     year = 365 * 86_400
     pods = [refused("a", 0, year), refused("b", year + 1, year + 2)]
-    found = failure_records(pods, status_with_record(NONE), {}, NOW)["new"]
-    later = failure_records(pods, status_with_record(found), {}, NOW + timedelta(seconds=100))["new"]
+    found = back_off_records(pods, status_with_record(NONE), {}, NOW)["new"]
+    later = back_off_records(pods, status_with_record(found), {}, NOW + timedelta(seconds=100))["new"]
     assert [each.back_off and each.back_off.until for each in (found, later)] == [at(300), at(300)]
 
 
@@ -196,7 +196,7 @@ def test_count_is_kept_in_the_status_after_pods_are_deleted() -> None:
 def test_unreadable_times_of_the_status_are_ignored() -> None:
     error = RevisionTermination(time="yesterday", pod="a", message="No card.")
     for pause in (BackOff(failures=2, since="soon", until=at(12)), BackOff(failures=2, since=at(2), until="soon")):
-        assert failure_record(known=FailureRecord(error, pause)) == NONE
+        assert failure_record(known=BackOffRecord(error, pause)) == NONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 60)), max_size=8))
@@ -206,8 +206,8 @@ def test_recorded_failures_are_not_counted_again(tries: list[tuple[int, int]]) -
     assert failure_record(*pods, known=known) == known
 
 
-def backed_off(until: int = 12) -> dict[str, FailureRecord]:
-    return {"new": FailureRecord(None, BackOff(failures=2, since=at(2), until=at(until)))}
+def backed_off(until: int = 12) -> dict[str, BackOffRecord]:
+    return {"new": BackOffRecord(None, BackOff(failures=2, since=at(2), until=at(until)))}
 
 
 def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
@@ -349,7 +349,7 @@ def test_last_termination_keeps_phase_bucket_and_message() -> None:
     cluster.operate()
     cluster.controllers()
     (name,) = pod_names(cluster)
-    cluster.report(name, Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+    cluster.report(name, Phase.COMPILING, prompt=PhaseProgressReport(planned=8, current=(1, 128, 0)))
     times = {"startedAt": stamp(cluster.now), "finishedAt": at(9)}
     ended = {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault", **times}
     cluster.objects["Pod", name]["status"]["containerStatuses"][0]["state"] = {"terminated": ended}

@@ -8,13 +8,13 @@ import pytest
 from gaudi_operator.core.names import FAILURE_ANNOTATION, FORMER_NUMBERS_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.rollout.controller_revision import (
     MAX_MESSAGE,
+    controller_revision_annotations,
     failure_annotations,
-    history_annotations,
+    read_controller_revisions,
     read_failure,
-    stored_revisions,
 )
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
@@ -23,13 +23,16 @@ STALLED = Problem("WarmupStalled", "No progress in pod a.")
 
 def stored(annotations: dict[str, str]) -> Revision:
     """Return the revision of a ControllerRevision with these annotations."""
-    (found,) = stored_revisions([{"metadata": {"labels": {REVISION_LABEL: "a"}, "annotations": annotations}}])
+    (found,) = read_controller_revisions([{"metadata": {"labels": {REVISION_LABEL: "a"}, "annotations": annotations}}])
     return found
 
 
 @pytest.mark.parametrize(("former", "kept"), [((1, 4), (1, 4)), (tuple(range(15)), tuple(range(5, 15)))])
 def test_newest_former_numbers_round_trip(former: tuple[int, ...], kept: tuple[int, ...]) -> None:
-    assert stored(history_annotations(Revision("a", 20, {}, {}, "", former_numbers=former))).former_numbers == kept
+    assert (
+        stored(controller_revision_annotations(Revision("a", 20, {}, {}, "", former_numbers=former))).former_numbers
+        == kept
+    )
 
 
 def test_invalid_former_numbers_are_ignored() -> None:
@@ -37,7 +40,7 @@ def test_invalid_former_numbers_are_ignored() -> None:
 
 
 def test_revision_without_a_history_has_no_annotation() -> None:
-    assert history_annotations(Revision("a", 1, {}, {}, "")) == {}
+    assert controller_revision_annotations(Revision("a", 1, {}, {}, "")) == {}
 
 
 def test_failure_annotation_round_trips() -> None:
@@ -67,24 +70,24 @@ def kept(number: object = 1, **metadata: Any) -> dict[str, Any]:
 
 
 def test_new_revision_has_the_next_number() -> None:
-    assert desired_revision(inference(), stored_revisions([kept(7)]), DEFAULTS).number == 8
+    assert choose_desired_revision(inference(), read_controller_revisions([kept(7)]), DEFAULTS).number == 8
 
 
 def test_newest_revision_comes_first() -> None:
-    numbers = [revision.number for revision in stored_revisions([kept(1), kept(3), kept(2)])]
+    numbers = [revision.number for revision in read_controller_revisions([kept(1), kept(3), kept(2)])]
     assert numbers == [3, 2, 1]
 
 
 def test_revision_without_data_is_empty() -> None:
     at = "2026-08-01T11:00:00Z"
     manifest = {"metadata": {**OURS, "creationTimestamp": at}, "revision": 1}
-    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created_at=at, stored_data={}),)
+    assert read_controller_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created_at=at, stored_data={}),)
 
 
 def test_revision_without_a_number_is_the_oldest() -> None:
     manifest = kept()
     del manifest["revision"]
-    assert [revision.number for revision in stored_revisions([manifest])] == [0]
+    assert [revision.number for revision in read_controller_revisions([manifest])] == [0]
 
 
 @pytest.mark.parametrize(
@@ -93,4 +96,4 @@ def test_revision_without_a_number_is_the_oldest() -> None:
     ids=["no name", "no labels", "below zero", "beyond 64 bits", "being deleted"],
 )
 def test_malformed_data_is_not_a_revision(manifest: dict[str, Any]) -> None:
-    assert stored_revisions([manifest]) == ()
+    assert read_controller_revisions([manifest]) == ()

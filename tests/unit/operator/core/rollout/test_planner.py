@@ -6,35 +6,35 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gaudi_operator.core.rollout.scale_step import (
-    RevisionPodCounts,
-    RolloutPolicy,
-    RolloutProgress,
+from gaudi_operator.core.rollout.rollout_step import (
     RolloutStep,
+    RolloutStepLimits,
+    RolloutStepPodCounts,
+    RolloutStepProgress,
     next_rollout_step,
 )
 
-SURGE = RolloutPolicy(replicas=2, max_surge=1, max_unavailable=0)
-IN_PLACE = RolloutPolicy(replicas=2, max_surge=0, max_unavailable=1)
+SURGE = RolloutStepLimits(replicas=2, max_surge=1, max_unavailable=0)
+IN_PLACE = RolloutStepLimits(replicas=2, max_surge=0, max_unavailable=1)
 
 
-def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPodCounts:
-    return RevisionPodCounts(name, number, replicas, ready, ready if served is None else served)
+def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RolloutStepPodCounts:
+    return RolloutStepPodCounts(name, number, replicas, ready, ready if served is None else served)
 
 
 def scales(step: RolloutStep) -> dict[str, int]:
     return {scale.revision: scale.replicas for scale in step.changes}
 
 
-def rollout(old: RevisionPodCounts, policy: RolloutPolicy) -> list[tuple[int, int]]:
+def rollout(old: RolloutStepPodCounts, policy: RolloutStepLimits) -> list[tuple[int, int]]:
     """Return the (old, new) replicas of every step, if every pod becomes ready before the next step."""
     new, seen = pods("new", 0, number=2), []
-    while (step := next_rollout_step(new, [old], policy)).progress is RolloutProgress.MOVING:
+    while (step := next_rollout_step(new, [old], policy)).progress is RolloutStepProgress.MOVING:
         to = scales(step)
         left, made = to.get("old", old.replicas), to.get("new", new.replicas)
         old, new = pods("old", left, min(old.ready, left)), pods("new", made, made, number=2)
         seen.append((left, made))
-    assert step.progress is RolloutProgress.DONE
+    assert step.progress is RolloutStepProgress.DONE
     return seen
 
 
@@ -65,7 +65,7 @@ def test_first_revision_starts_all_pods() -> None:
 
 def test_old_pods_stay_while_no_new_one_is_ready() -> None:
     step = next_rollout_step(pods("new", 1), [pods("old", 2, 2)], SURGE)
-    assert step == RolloutStep(RolloutProgress.WAITING)
+    assert step == RolloutStep(RolloutStepProgress.WAITING)
 
 
 def test_never_ready_old_pod_is_removed_before_its_successor_serves() -> None:
@@ -74,7 +74,7 @@ def test_never_ready_old_pod_is_removed_before_its_successor_serves() -> None:
 
 def test_temporarily_unready_old_pods_are_kept() -> None:
     step = next_rollout_step(pods("new", 1, number=2), [pods("old", 2, 0, served=2)], SURGE)
-    assert step.progress is RolloutProgress.WAITING
+    assert step.progress is RolloutStepProgress.WAITING
 
 
 def test_unready_pod_is_removed_before_a_ready_one() -> None:
@@ -106,7 +106,7 @@ def test_scale_down_removes_pods_immediately() -> None:
 
 
 def test_zero_replicas_remove_all_pods() -> None:
-    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], RolloutPolicy(0, 0, 0))
+    step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], RolloutStepLimits(0, 0, 0))
     assert scales(step) == {"new": 0, "old": 0}
 
 
@@ -121,14 +121,15 @@ def test_scale_up_during_a_rollout_starts_only_new_pods() -> None:
 
 
 def test_lower_maximum_removes_unready_new_pods() -> None:
-    step = next_rollout_step(pods("new", 3, 0, number=2), [pods("old", 3, 3)], RolloutPolicy(3, 0, 1))
+    step = next_rollout_step(pods("new", 3, 0, number=2), [pods("old", 3, 3)], RolloutStepLimits(3, 0, 1))
     assert scales(step) == {"new": 1, "old": 2}
 
 
 def test_new_pod_waits_for_a_terminating_one_without_surge() -> None:
     olds = [pods("old", 1, 1)]
     assert (
-        next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE, ending_pods=1).progress is RolloutProgress.WAITING
+        next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE, ending_pods=1).progress
+        is RolloutStepProgress.WAITING
     )
     assert scales(next_rollout_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
 
@@ -138,18 +139,18 @@ def test_new_pod_with_surge_does_not_wait_for_terminating_ones() -> None:
 
 
 def test_unscheduled_pod_is_removed_with_the_surge() -> None:
-    new = RevisionPodCounts("new", 2, replicas=1, unplaced=1)
+    new = RolloutStepPodCounts("new", 2, replicas=1, unplaced=1)
     assert scales(next_rollout_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
 
 
 @pytest.mark.parametrize("ending", [0, 1])
 def test_unscheduled_pod_is_kept_within_the_maximum(ending: int) -> None:
-    new = RevisionPodCounts("new", 2, replicas=1, unplaced=1)
-    assert next_rollout_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is RolloutProgress.WAITING
+    new = RolloutStepPodCounts("new", 2, replicas=1, unplaced=1)
+    assert next_rollout_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is RolloutStepProgress.WAITING
 
 
 def test_terminating_old_pods_are_not_counted() -> None:
-    going = RevisionPodCounts("old", 1, replicas=1, ready=2, served=2)
+    going = RolloutStepPodCounts("old", 1, replicas=1, ready=2, served=2)
     assert scales(next_rollout_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
 
 
@@ -172,7 +173,7 @@ class Pod:
 class World:
     """A simulation of revisions by number. `settle` plays the ReplicaSet controller."""
 
-    policy: RolloutPolicy
+    policy: RolloutStepLimits
     revisions: dict[int, list[Pod]]
     broken: frozenset[int] = frozenset()
     desired: dict[int, int] = field(default_factory=dict)
@@ -185,7 +186,7 @@ class World:
 
     def step(self, oldest_first: bool = True) -> RolloutStep:
         counted = [
-            RevisionPodCounts(
+            RolloutStepPodCounts(
                 str(number),
                 number,
                 self.desired.get(number, len(each)),
@@ -221,11 +222,11 @@ class World:
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> RolloutPolicy:
+def policies(draw: st.DrawFn) -> RolloutStepLimits:
     desired = draw(st.integers(0, 8))
     surge = draw(st.integers(0, 4))
     unavailable = draw(st.integers(0 if surge else 1, 4))
-    return RolloutPolicy(desired, surge, min(unavailable, desired))
+    return RolloutStepLimits(desired, surge, min(unavailable, desired))
 
 
 @st.composite
@@ -245,13 +246,15 @@ def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
         before, total = world.ready(), world.total()
         step = world.step()
         world.apply(step)
-        if step.progress is not RolloutProgress.MOVING or choices.draw(st.booleans(), label="the controller is quick"):
+        if step.progress is not RolloutStepProgress.MOVING or choices.draw(
+            st.booleans(), label="the controller is quick"
+        ):
             world.settle()
         assert world.ready() >= min(before, world.policy.min_available_pods)
         assert world.total() <= max(total, world.policy.max_pods)
-        if step.progress is RolloutProgress.DONE:
+        if step.progress is RolloutStepProgress.DONE:
             return
-        if step.progress is RolloutProgress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
+        if step.progress is RolloutStepProgress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
             raise AssertionError(f"the rollout is stuck: {world}")
     raise AssertionError(f"no end: {world}")
 
@@ -269,7 +272,7 @@ def test_rollout_from_any_state_completes_within_its_limits(world: World, choice
 @settings(max_examples=200)
 @given(rollout_states(), st.lists(policies(), min_size=1, max_size=3), st.data())
 def test_replicas_and_policy_may_change_during_a_rollout(
-    world: World, later: list[RolloutPolicy], choices: st.DataObject
+    world: World, later: list[RolloutStepLimits], choices: st.DataObject
 ) -> None:
     for policy in later:
         for _ in range(choices.draw(st.integers(0, 4))):

@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.rollout.replicas import describe_excess, limit_replicas
-from gaudi_operator.core.rollout.revision_choice import desired_revision
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
+from gaudi_operator.core.rollout.workload_replicas import describe_excess_replicas, limit_replicas
 from tests.unit.operator.core.limit_cases import LIMITED
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 
@@ -17,7 +17,7 @@ VLLM = {"name": "vllm"}
 def limited(limits: dict[str, Any], **spec: Any) -> tuple[int, int | None]:
     """Return (replicas, maximum of the autoscaler) of a new resource in a class with these limits."""
     asked = inference(**spec)
-    revision = desired_revision(asked, (), DEFAULTS)
+    revision = choose_desired_revision(asked, (), DEFAULTS)
     found = limit_replicas(asked, ClassLimits.model_validate(limits), revision, Observed(resource(**spec))).spec
     return found.replicas, found.autoscaling.max_replicas if found.autoscaling else None
 
@@ -25,8 +25,8 @@ def limited(limits: dict[str, Any], **spec: Any) -> tuple[int, int | None]:
 @pytest.mark.parametrize(("limits", "spec", "excess", "allowed"), LIMITED, ids=str)
 def test_excess_of_replicas_is_described(limits: dict[str, Any], spec: Any, excess: str, allowed: int) -> None:
     asked = inference(**spec)
-    revision = desired_revision(asked, (), DEFAULTS)
-    assert describe_excess(asked, ClassLimits.model_validate(limits), revision) == excess
+    revision = choose_desired_revision(asked, (), DEFAULTS)
+    assert describe_excess_replicas(asked, ClassLimits.model_validate(limits), revision) == excess
 
 
 @pytest.mark.parametrize(("limits", "spec", "excess", "allowed"), LIMITED, ids=str)
@@ -63,6 +63,8 @@ def test_autoscaler_is_bounded_by_the_class(limit: int, requested: int, allowed:
 def test_minimum_of_the_autoscaler_follows_its_maximum() -> None:
     asked = inference(autoscaling={"minReplicas": 3, "maxReplicas": 4})
     limits = ClassLimits.model_validate({"maxReplicas": 2})
-    found = limit_replicas(asked, limits, desired_revision(asked, (), DEFAULTS), Observed(resource())).spec.autoscaling
+    found = limit_replicas(
+        asked, limits, choose_desired_revision(asked, (), DEFAULTS), Observed(resource())
+    ).spec.autoscaling
     assert found is not None
     assert (found.min_replicas, found.max_replicas) == (2, 2)

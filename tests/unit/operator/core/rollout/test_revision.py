@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.rollout.revision import PodGroup, Revision
-from gaudi_operator.core.rollout.revision_choice import desired_revision
-from gaudi_operator.core.text_formats import canonical_json
+from gaudi_operator.core.rollout.revision import Revision, RevisionPodGroup
+from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
+from gaudi_operator.core.text_formats import format_canonical_json
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 
@@ -16,7 +16,7 @@ def template(path: str) -> dict[str, Any]:
 
 
 def test_templates_of_a_group_are_those_of_the_revision() -> None:
-    revision = Revision("r", 1, {}, template("/leader"), "", group=PodGroup(2, template("/worker")))
+    revision = Revision("r", 1, {}, template("/leader"), "", group=RevisionPodGroup(2, template("/worker")))
     assert revision.templates == (template("/leader"), template("/worker"))
 
 
@@ -26,13 +26,13 @@ def test_template_without_a_config_map_mount_has_no_config_map(rendered: dict[st
 
 
 def test_configuration_omits_unset_fields() -> None:
-    assert "null" not in desired_revision(inference(), (), DEFAULTS).config
+    assert "null" not in choose_desired_revision(inference(), (), DEFAULTS).config
 
 
 def test_inputs_omit_unset_fields() -> None:
-    assert "null" not in canonical_json(desired_revision(inference(), (), DEFAULTS).inputs)
+    assert "null" not in format_canonical_json(choose_desired_revision(inference(), (), DEFAULTS).inputs)
 
 
 def test_configuration_has_api_field_names() -> None:
-    found = json.loads(desired_revision(inference(model={"maxModelLen": 512}), (), DEFAULTS).config)
+    found = json.loads(choose_desired_revision(inference(model={"maxModelLen": 512}), (), DEFAULTS).config)
     assert found["limits"]["maxModelLen"] == 512

@@ -7,10 +7,10 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RevisionPhase, Revisions, RevisionStatus
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.problems.criteria import ExpectedRoom
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.rollout.revision_choice import choose_revision, last_good_revision
+from gaudi_operator.core.rollout.revision_choice import choose_last_good_revision, choose_revision
 from gaudi_operator.core.rollout.rollout_plan import plan_rollout
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
@@ -57,14 +57,14 @@ ONE = {"replicas": 1}
 def test_last_good_revision_is_stable_or_has_served(
     stored: list[Revision], before: GaudiInferenceStatus, pods: list[PodView], found: str | None
 ) -> None:
-    good = last_good_revision("new", stored, before, pods)
+    good = choose_last_good_revision("new", stored, before, pods)
     assert (good.name if good else None) == found
 
 
 @pytest.mark.parametrize(("pods", "found"), [([OLD], "old"), ([warming("o", "old")], "older"), ([], "older")])
 def test_forbidden_revision_is_good_only_while_its_pods_serve(pods: list[PodView], found: str) -> None:
     older = serving("older-pod", "older")
-    good = last_good_revision("new", [NEW, GOOD, OLDER], written("old", "old"), [*pods, older], {"old"})
+    good = choose_last_good_revision("new", [NEW, GOOD, OLDER], written("old", "old"), [*pods, older], {"old"})
     assert good
     assert good.name == found
 
@@ -75,7 +75,7 @@ def chosen(
     """Return the revision to run, whether the rollout is paused, and the failure."""
     before = written("old")
     state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, previous_status=before)
-    choice = choose_revision(state, desired, ExpectedRoom(to_come=False))
+    choice = choose_revision(state, desired, RoomCriterion(to_come=False))
     return choice.current.name, choice.on_hold, choice.desired.failure.reason if choice.desired.failure else ""
 
 
@@ -101,11 +101,11 @@ def test_failed_revision_is_kept_without_a_good_one() -> None:
 
 def test_serving_revision_is_not_rolled_back_to_itself() -> None:
     state = state_of((STALLED, serving("s", "new")), stored=(NEW,))
-    assert choose_revision(state, NEW, ExpectedRoom(to_come=False)).desired.failure is None
+    assert choose_revision(state, NEW, RoomCriterion(to_come=False)).desired.failure is None
 
 
 def test_desired_failed_revision_is_not_a_problem() -> None:
-    assert choose_revision(state_of(stored=(FAILED,)), FAILED, ExpectedRoom(to_come=False)).problem is None
+    assert choose_revision(state_of(stored=(FAILED,)), FAILED, RoomCriterion(to_come=False)).problem is None
 
 
 def test_failed_revision_is_kept_if_the_good_one_was_deleted() -> None:
@@ -116,7 +116,7 @@ def test_reverted_stable_revision_is_not_on_trial() -> None:
     newer = serving("n", "newer")
     before = GaudiInferenceStatus(revision=Revisions(stable="new"))
     state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), previous_status=before)
-    assert choose_revision(state, NEW, ExpectedRoom(to_come=False)).current.name == "new"
+    assert choose_revision(state, NEW, RoomCriterion(to_come=False)).current.name == "new"
 
 
 def test_rollback_skips_a_forbidden_revision() -> None:
@@ -125,7 +125,7 @@ def test_rollback_skips_a_forbidden_revision() -> None:
     forbidden = {"old": Problem("HostPathNotAllowed", "This installation allows no hostPath.")}
     stored = (NEW, GOOD, OLDER)
     state = state_of((STALLED, serving_older), stored=stored, previous_status=before, forbidden=forbidden)
-    assert choose_revision(state, NEW, ExpectedRoom(to_come=False)).current.name == "older"
+    assert choose_revision(state, NEW, RoomCriterion(to_come=False)).current.name == "older"
 
 
 @pytest.mark.parametrize(("pods", "is_reported"), [((OLD, STALLED), False), ((OLD,), True)])

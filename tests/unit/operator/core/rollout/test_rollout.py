@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RevisionPhase, Revisions, RevisionStatus
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.rollout_plan import plan_rollout
 from gaudi_operator.core.rollout.state import State

@@ -7,13 +7,13 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.inference import read_identity
+from gaudi_operator.core.inference import read_inference_identity
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.rollout_plan import (
-    can_replace_in_place,
-    explain_blocked_upgrade,
-    why_replaced_in_place,
+    can_rollout_replace_in_place,
+    explain_blocked_rollout,
+    why_rollout_replaces_in_place,
 )
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
@@ -44,7 +44,7 @@ def replica_set(annotation: str | None = None, refused_for: int | None = None) -
 def in_place_reason(
     rollout: Rollout = DEFAULT, live: Object | None = None, pods: tuple[PodView, ...] = (), **fields: Any
 ) -> str | None:
-    return why_replaced_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
+    return why_rollout_replaces_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
 
 
 def test_pod_unscheduled_for_the_surge_timeout_is_replaced_in_place() -> None:
@@ -101,7 +101,7 @@ def test_explicit_policy_of_the_spec_is_used_without_a_reason(rollout: Rollout) 
     ],
 )
 def test_rollout_in_place_depends_on_spec_and_replicas(replicas: int, rollout: Rollout, in_place: bool) -> None:
-    assert can_replace_in_place(rollout, replicas) is in_place
+    assert can_rollout_replace_in_place(rollout, replicas) is in_place
 
 
 _PATCH = "`kubectl patch gi tiny -n models --type merge -p"
@@ -122,17 +122,17 @@ ACCEPT = REPLACE.replace('"}}}', '","maxUnavailable":1}}}')
     ],
 )
 def test_remedy_names_cause_and_command(replicas: int, rollout: Rollout, cause: str, command: str) -> None:
-    found = explain_blocked_upgrade(rollout, replicas, read_identity(resource()))
+    found = explain_blocked_rollout(rollout, replicas, read_inference_identity(resource()))
     assert (f"because {cause}. " in found, found.endswith(command)) == (True, True)
 
 
 def test_remedy_describes_its_effect_on_traffic() -> None:
-    owner = read_identity(resource())
-    assert explain_blocked_upgrade(Rollout(), 1, owner) == (
+    owner = read_inference_identity(resource())
+    assert explain_blocked_rollout(Rollout(), 1, owner) == (
         "The old pod stays, because it is the only replica. Replacing it in place stops traffic until the new pod is "
         f"warm. Free or add cards. To accept the outage, run: {ACCEPT}"
     )
-    assert explain_blocked_upgrade(Rollout(max_unavailable=0), 2, owner) == (
+    assert explain_blocked_rollout(Rollout(max_unavailable=0), 2, owner) == (
         "The old pods stay, because spec.rollout.maxUnavailable is 0. Free or add cards. To replace pods in place "
         f"instead, with one replica missing meanwhile, run: {PERMIT}"
     )

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_operator.core.rollout.scale_step import (
-    RevisionPodCounts,
-    RolloutPolicy,
-    RolloutProgress,
+from gaudi_operator.core.rollout.rollout_step import (
     RolloutStep,
+    RolloutStepLimits,
+    RolloutStepPodCounts,
+    RolloutStepProgress,
     next_rollout_step,
 )
 from tests.unit.operator.core.rollout.test_planner import IN_PLACE, SURGE, pods, scales
@@ -18,34 +18,37 @@ def test_first_new_pod_is_alone_during_its_trial() -> None:
     trial = replace(SURGE, replicas=4, max_surge=2, trial=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
     assert (
-        next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is RolloutProgress.WAITING
+        next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress
+        is RolloutStepProgress.WAITING
     )
     proven = replace(trial, trial=False)
     assert scales(next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
 
 
 def test_in_place_canary_replaces_one_pod_despite_max_unavailable() -> None:
-    trial = RolloutPolicy(4, 0, 3, trial=True)
+    trial = RolloutStepLimits(4, 0, 3, trial=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
-    assert next_rollout_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is RolloutProgress.WAITING
+    assert (
+        next_rollout_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is RolloutStepProgress.WAITING
+    )
 
 
 @pytest.mark.parametrize(
     ("surge", "ready", "old"), [(1, 0, 9), (1, 1, 9), (0, 0, 8)], ids=["warming up", "observed", "in place"]
 )
 def test_scale_up_during_a_trial_adds_serving_pods(surge: int, ready: int, old: int) -> None:
-    trial = RolloutPolicy(9, surge, 0, trial=True)
+    trial = RolloutStepLimits(9, surge, 0, trial=True)
     step = next_rollout_step(pods("new", 1, ready, number=2), [pods("old", 3, 3)], trial)
     assert scales(step) == {"old": old}
 
 
 def test_scale_up_before_the_canary_leaves_room_for_it() -> None:
-    trial = RolloutPolicy(4, 0, 1, trial=True)
+    trial = RolloutStepLimits(4, 0, 1, trial=True)
     assert scales(next_rollout_step(pods("new", 0, number=2), [pods("old", 2, 2)], trial)) == {"old": 3, "new": 1}
 
 
 def test_scale_up_in_place_waits_for_terminating_pods() -> None:
-    trial = RolloutPolicy(4, 0, 1, trial=True)
+    trial = RolloutStepLimits(4, 0, 1, trial=True)
     step = next_rollout_step(pods("new", 1, number=2), [pods("old", 1, 1)], trial, ending_pods=1)
     assert scales(step) == {"old": 2}
 
@@ -60,13 +63,13 @@ def test_trial_scale_up_prefers_the_last_good_revision() -> None:
 def test_trial_scale_up_skips_failed_and_forbidden_revisions(unfit: dict[str, bool]) -> None:
     old = replace(pods("old", 2, 2), **unfit)
     step = next_rollout_step(pods("new", 1, number=2), [old], replace(SURGE, replicas=4, trial=True))
-    assert step.progress is RolloutProgress.WAITING
+    assert step.progress is RolloutStepProgress.WAITING
 
 
 def test_scaled_up_pods_are_kept_until_they_are_ready() -> None:
     trial = replace(SURGE, replicas=9, trial=True)
     step = next_rollout_step(pods("new", 1, number=2), [pods("old", 9, 3)], trial)
-    assert step.progress is RolloutProgress.WAITING
+    assert step.progress is RolloutStepProgress.WAITING
 
 
 def test_warming_old_pods_are_replaced_one_by_one() -> None:
@@ -90,18 +93,18 @@ def test_scale_down_continues_during_a_trial() -> None:
 def test_revision_on_trial_again_keeps_its_pods_and_adds_none() -> None:
     again = replace(SURGE, trial=True)
     assert next_rollout_step(pods("new", 2, 2, number=2), [pods("old", 2, 2)], again) == RolloutStep(
-        RolloutProgress.WAITING
+        RolloutStepProgress.WAITING
     )
 
 
 def test_shrinking_revision_on_trial_leaves_room_for_old_pods() -> None:
-    step = next_rollout_step(pods("new", 4, number=2), [pods("old", 2, 2)], RolloutPolicy(2, 1, 2, trial=True))
+    step = next_rollout_step(pods("new", 4, number=2), [pods("old", 2, 2)], RolloutStepLimits(2, 1, 2, trial=True))
     assert scales(step) == {"new": 2, "old": 1}
 
 
 def test_paused_rollout_scales_no_revision() -> None:
     step = next_rollout_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
-    assert step == RolloutStep(RolloutProgress.PAUSED)
+    assert step == RolloutStep(RolloutStepProgress.PAUSED)
 
 
 def test_paused_rollout_scales_up_the_serving_revision() -> None:
@@ -122,15 +125,17 @@ def test_failed_revision_runs_while_paused_if_no_other_can() -> None:
 
 
 @pytest.mark.parametrize("new", [pods("new", 0, number=2), replace(pods("new", 1, number=2), failed=True)])
-def test_last_good_revision_returns_from_zero_while_paused(new: RevisionPodCounts) -> None:
+def test_last_good_revision_returns_from_zero_while_paused(new: RolloutStepPodCounts) -> None:
     good = replace(pods("old", 0), fallback=True)
     step = next_rollout_step(new, [good], replace(SURGE, paused=True))
-    assert (step.progress, scales(step)) == (RolloutProgress.PAUSED, {"old": 2})
+    assert (step.progress, scales(step)) == (RolloutStepProgress.PAUSED, {"old": 2})
 
 
 def test_paused_rollout_is_scaled_to_zero() -> None:
     olds = [replace(pods("old", 2, 2), fallback=True)]
-    step = next_rollout_step(replace(pods("new", 1, number=2), failed=True), olds, RolloutPolicy(0, 1, 0, paused=True))
+    step = next_rollout_step(
+        replace(pods("new", 1, number=2), failed=True), olds, RolloutStepLimits(0, 1, 0, paused=True)
+    )
     assert scales(step) == {"old": 0, "new": 0}
 
 
@@ -178,7 +183,7 @@ def test_paused_rollout_removes_unready_pods_first() -> None:
 def test_paused_canary_without_room_costs_no_serving_pod() -> None:
     waiting = replace(pods("new", 1, number=2), unplaced=1)
     step = next_rollout_step(waiting, [pods("old", 2, 2)], replace(IN_PLACE, paused=True, trial=True))
-    assert step == RolloutStep(RolloutProgress.PAUSED)
+    assert step == RolloutStep(RolloutStepProgress.PAUSED)
 
 
 def test_paused_scale_up_does_not_count_the_canary() -> None:

@@ -7,12 +7,12 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.gate.judgement import ADD_SIZES
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.condition_table import CONDITIONS, judge_conditions
+from gaudi_operator.core.status.condition_table import CONDITIONS, judge_condition_table
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions
 from gaudi_runtime.contract.report import (
-    PlanGaps,
-    ServedTraffic,
-    ServedVision,
+    PlanGapsReport,
+    ServedTrafficReport,
+    ServedVisionReport,
     WarmupReport,
 )
 from gaudi_runtime.errors import Problem
@@ -44,7 +44,7 @@ TROUBLED = state_of([serving("a")], problem=Problem("ImagePullBackOff", "Check t
 EMPTY = state_of([], DONE, desired=0)
 AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
 BUCKETED = "Every admissible batch has a bucket"
-GAPS = PlanGaps(prompt=1, message="50.0 % of the prompt shapes have no bucket")
+GAPS = PlanGapsReport(prompt=1, message="50.0 % of the prompt shapes have no bucket")
 COLD = Verdict(
     FALSE,
     "ColdShapes",
@@ -309,7 +309,7 @@ def test_condition_has_the_status_reason_and_message_of_the_table(kind: str, fou
 
 @pytest.mark.parametrize("found", [row[1] for row in TABLE])
 def test_conditions_of_every_table_row_follow_the_api_conventions(found: State) -> None:
-    conditions = [each.model_dump(mode="json", by_alias=True) for each in judge_conditions(found)]
+    conditions = [each.model_dump(mode="json", by_alias=True) for each in judge_condition_table(found)]
     assert violations({"metadata": {"generation": 1}, "status": {"observedGeneration": 0, "conditions": []}}) != []
     generation = found.inference.identity.generation
     status = {"observedGeneration": generation, "conditions": conditions}
@@ -325,7 +325,9 @@ def test_cold_shapes_are_accepted_if_recompiles_are_ignored() -> None:
 
 
 def test_cold_image_sizes_cause_the_advice_to_add_sizes() -> None:
-    seen = report(recompiles_since_ready=1, served=ServedTraffic(vision=ServedVision(misses=1, recompiles=1)))
+    seen = report(
+        recompiles_since_ready=1, served=ServedTrafficReport(vision=ServedVisionReport(misses=1, recompiles=1))
+    )
     assert verdict("BucketCoverage", state_of([serving(said=seen)])).message.endswith(ADD_SIZES)
 
 
@@ -359,7 +361,7 @@ def test_condition_has_the_evaluated_generation() -> None:
 
 def test_long_message_is_truncated() -> None:
     long = state_of(violation=Problem("PlanImpossible", "x" * 10_000))
-    assert len(judge_conditions(long)[0].message) == 2048
+    assert len(judge_condition_table(long)[0].message) == 2048
 
 
 def test_condition_types_are_unique() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.actions import Event, SetGate
-from gaudi_operator.core.gate.condition import pods_with_gates
+from gaudi_operator.core.gate.condition import pods_with_gate_conditions
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict, build_conditions
-from gaudi_operator.core.status.events import reconcile_events
+from gaudi_operator.core.status.events import status_events
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import serving, warming
 
@@ -35,8 +35,8 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
 )
 def test_condition_change_is_published_once(kind: str, verdict: Verdict, expected: Event) -> None:
     after = with_condition(kind, verdict)
-    assert reconcile_events(NOTHING, after, ()) == (expected,)
-    assert reconcile_events(after, after, ()) == ()
+    assert status_events(NOTHING, after, ()) == (expected,)
+    assert status_events(after, after, ()) == ()
 
 
 def test_immediately_ready_resource_has_only_a_ready_event() -> None:
@@ -45,39 +45,39 @@ def test_immediately_ready_resource_has_only_a_ready_event() -> None:
         ("Ready", Verdict(TRUE, "Serving", "All serve.")),
     ]
     after = GaudiInferenceStatus(conditions=build_conditions(verdicts, (), 1, NOW))
-    assert reconcile_events(NOTHING, after, ()) == (Event("Normal", "Ready", "All serve."),)
+    assert status_events(NOTHING, after, ()) == (Event("Normal", "Ready", "All serve."),)
 
 
 @pytest.mark.parametrize("kind", ["Ready", "WarmedUp", "PlanAccepted", "Stalled", "Degraded", "Reconciling"])
 def test_condition_change_to_its_normal_status_has_no_event(kind: str) -> None:
     usual = FALSE if kind in ("Ready", "WarmedUp", "Stalled", "Degraded", "Reconciling") else TRUE
-    assert reconcile_events(NOTHING, with_condition(kind, Verdict(usual, "Usual", "As usual.")), ()) == ()
+    assert status_events(NOTHING, with_condition(kind, Verdict(usual, "Usual", "As usual.")), ()) == ()
 
 
 def test_new_reason_of_a_stall_is_published() -> None:
     before = with_condition("Stalled", Verdict(TRUE, "NotBuilt", "Not built."))
     after = with_condition("Stalled", Verdict(TRUE, "PlanImpossible", "No bucket."))
-    assert reconcile_events(before, after, ()) == (Event("Warning", "Stalled", "PlanImpossible: No bucket."),)
+    assert status_events(before, after, ()) == (Event("Warning", "Stalled", "PlanImpossible: No bucket."),)
 
 
 def test_new_message_of_the_same_reason_is_not_published() -> None:
     before = with_condition("Stalled", Verdict(TRUE, "Unschedulable", "0/1 nodes."))
     after = with_condition("Stalled", Verdict(TRUE, "Unschedulable", "0/2 nodes."))
-    assert reconcile_events(before, after, ()) == ()
+    assert status_events(before, after, ()) == ()
 
 
 def test_different_fault_of_a_refused_spec_is_published() -> None:
     before = with_condition("PlanAccepted", Verdict(FALSE, "SettingsWrong", "VLLM_A is unknown."))
     after = with_condition("PlanAccepted", Verdict(FALSE, "SettingsWrong", "VLLM_B is unknown."))
-    assert reconcile_events(before, after, ()) == (Event("Warning", "PlanRefused", "VLLM_B is unknown."),)
+    assert status_events(before, after, ()) == (Event("Warning", "PlanRefused", "VLLM_B is unknown."),)
 
 
 def test_new_desired_revision_is_published_once() -> None:
     after = GaudiInferenceStatus(revision=Revisions(current="r2"))
-    assert reconcile_events(NOTHING, after, ()) == (
+    assert status_events(NOTHING, after, ()) == (
         Event("Normal", "RevisionDesired", "The operator rolls out revision r2."),
     )
-    assert reconcile_events(after, after, ()) == ()
+    assert status_events(after, after, ()) == ()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_new_desired_revision_is_published_once() -> None:
 )
 def test_gate_change_is_published(opened: bool, kind: str, reason: str) -> None:
     gate = SetGate("a", "uid-of-a", opened, "Because", "It is so.")
-    (published,) = reconcile_events(NOTHING, NOTHING, (gate,))
+    (published,) = status_events(NOTHING, NOTHING, (gate,))
     assert (published.type, published.reason, published.message) == (kind, reason, "Pod a: It is so.")
 
 
@@ -106,21 +106,21 @@ ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
 def test_gate_between_the_first_and_the_last_is_not_published(
     gate: SetGate, others: bool, published: list[str]
 ) -> None:
-    pods = pods_with_gates([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
-    assert [each.reason for each in reconcile_events(NOTHING, NOTHING, (gate,), pods, 3)] == published
+    pods = pods_with_gate_conditions([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
+    assert [each.reason for each in status_events(NOTHING, NOTHING, (gate,), pods, 3)] == published
 
 
 def test_last_gate_is_published_with_the_warmed_up_event() -> None:
     pod = warming("a")
     gate = SetGate(pod.name, pod.uid, True, "WarmedUp", "All is captured. Container c, instance i, plan p.")
     warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
-    opened = pods_with_gates([pod], [gate], NOW)
-    assert reconcile_events(NOTHING, NOTHING, (gate,), opened, 1) == ()
+    opened = pods_with_gate_conditions([pod], [gate], NOW)
+    assert status_events(NOTHING, NOTHING, (gate,), opened, 1) == ()
     published = Event("Normal", "WarmedUp", "All passed. Pod a: All is captured.")
-    assert reconcile_events(NOTHING, warm, (), opened, 1) == (published,)
+    assert status_events(NOTHING, warm, (), opened, 1) == (published,)
 
 
 def test_gate_after_the_first_warm_up_has_a_separate_event() -> None:
     gate = SetGate("a", "uid-of-a", True, "WarmedUp", "All is captured.")
     warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
-    assert [each.reason for each in reconcile_events(warm, warm, (gate,), [serving()], 1)] == ["GateOpened"]
+    assert [each.reason for each in status_events(warm, warm, (gate,), [serving()], 1)] == ["GateOpened"]

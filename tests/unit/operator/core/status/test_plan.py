@@ -4,8 +4,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.status.warmup_figures import describe_plan, plan_state
-from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, PlanGaps, WarmupReport
+from gaudi_operator.core.status.warmup_figures import describe_warmup_plan, warmup_plan_state
+from gaudi_runtime.contract.report import MemorySplitReport, Phase, PhaseProgressReport, PlanGapsReport, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.forecasts import from_the_hub, seed
 from tests.unit.operator.core.pod_objects import pod, view
@@ -20,39 +20,39 @@ HPU_GRAPHS = inference(**seed(engine={"executionMode": "HpuGraphs"}))
 def warmed(prompt: int = 15, blocks: int = 48, simulated: bool = False) -> WarmupReport:
     """Return the report of a warm pod of the reference deployment, with 24 prompt and 48 decode buckets."""
     return report(
-        prompt=PhaseProgress(planned=24, warmed=24, captured=prompt, graph_bytes=13 * GIB + 31 * MIB),
-        decode=PhaseProgress(planned=48, warmed=48, captured=48, graph_bytes=GIB),
-        memory=MemorySplit(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks),
-        gaps=PlanGaps(),
+        prompt=PhaseProgressReport(planned=24, warmed=24, captured=prompt, graph_bytes=13 * GIB + 31 * MIB),
+        decode=PhaseProgressReport(planned=48, warmed=48, captured=48, graph_bytes=GIB),
+        memory=MemorySplitReport(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks),
+        gaps=PlanGapsReport(),
         elapsed_seconds=49.4,
         simulated=simulated,
     )
 
 
 def state(found: State) -> PlanState:
-    shown = plan_state(found)
+    shown = warmup_plan_state(found)
     assert shown is not None
     return shown
 
 
 def test_plan_is_absent_before_the_first_report() -> None:
-    assert plan_state(state_of([])) is None
+    assert warmup_plan_state(state_of([])) is None
 
 
 def test_message_without_a_plan_names_the_forecast() -> None:
-    assert describe_plan(None, HPU_GRAPHS) == (
+    assert describe_warmup_plan(None, HPU_GRAPHS) == (
         "The first pod reports the figures of the plan. To estimate them before, run `gaudi-plan forecast "
         "--from-cluster tiny`."
     )
 
 
 def test_warming_pod_reports_the_buckets_without_costs() -> None:
-    said = warmed().model_copy(update={"phase": Phase.CAPTURING, "gaps": PlanGaps(prompt=1)})
+    said = warmed().model_copy(update={"phase": Phase.CAPTURING, "gaps": PlanGapsReport(prompt=1)})
     found = state(state_of([view(pod("a", revision="new"), said)]))
     assert found == PlanState(
         basis=PlanBasis.MEASURED, prompt_buckets=24, decode_buckets=48, kv_blocks=48, prompt_gaps=1, source="pod a"
     )
-    assert describe_plan(found, HPU_GRAPHS) == (
+    assert describe_warmup_plan(found, HPU_GRAPHS) == (
         "24 prompt and 48 decode graphs are planned for 48 KV blocks, reported by pod a."
     )
 
@@ -64,7 +64,7 @@ def test_warm_pod_is_preferred_over_a_warming_one() -> None:
 
 
 def test_pod_without_a_plan_has_no_figures() -> None:
-    assert plan_state(state_of([view(pod("a", revision="new"), report(Phase.LOADING, gaps=None))])) is None
+    assert warmup_plan_state(state_of([view(pod("a", revision="new"), report(Phase.LOADING, gaps=None))])) is None
 
 
 def test_different_block_size_of_the_engine_is_reported() -> None:
@@ -101,7 +101,7 @@ def test_measured_values_come_from_the_pod_with_the_fewest_graphs() -> None:
 
 
 def test_values_measured_by_an_older_revision_are_ignored() -> None:
-    assert plan_state(state_of([serving("a", "old", said=warmed())])) is None
+    assert warmup_plan_state(state_of([serving("a", "old", said=warmed())])) is None
 
 
 def test_values_of_a_simulation_have_basis_simulated() -> None:
@@ -120,18 +120,18 @@ def test_measured_values_are_kept_until_a_pod_reports() -> None:
 
 
 def test_measured_values_of_another_revision_are_removed() -> None:
-    assert plan_state(state_of([warming("a")], previous_status=written("old"))) is None
+    assert warmup_plan_state(state_of([warming("a")], previous_status=written("old"))) is None
 
 
 def test_plan_of_a_refused_spec_ignores_running_pods() -> None:
     refused = state_of([serving("a", said=warmed())], violation=Problem("ThresholdsUnreachable", "Too many."))
-    assert plan_state(refused) is None
+    assert warmup_plan_state(refused) is None
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [(None, "executed"), ("Lazy", "warmed")])
 def test_measured_plan_without_graphs_names_the_last_step(mode: str | None, outcome: str) -> None:
     spec = inference(**from_the_hub(engine={"executionMode": mode}))
-    assert describe_plan(MEASURED, spec).startswith(
+    assert describe_warmup_plan(MEASURED, spec).startswith(
         f"24 prompt and 48 decode buckets (62 % of prompt buckets are {outcome}), "
     )
 
@@ -156,4 +156,4 @@ def test_measured_plan_without_graphs_names_the_last_step(mode: str | None, outc
     ],
 )
 def test_message_names_the_source_of_the_values(shown: PlanState, sentence: str) -> None:
-    assert describe_plan(shown, HPU_GRAPHS) == sentence
+    assert describe_warmup_plan(shown, HPU_GRAPHS) == sentence

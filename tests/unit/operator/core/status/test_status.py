@@ -19,24 +19,24 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.gate.thresholds import explain_shortfall
+from gaudi_operator.core.gate.thresholds import explain_threshold_shortfall
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.status_builder import (
     FIRST_REPORTS_SECONDS,
     MANY_PODS_SECONDS,
     STATUS_DELAY_SECONDS,
-    make_status,
+    build_status,
     throttle_status,
 )
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
     Phase,
-    PhaseProgress,
-    RuntimeFailure,
-    VisionProgress,
+    PhaseProgressReport,
+    RuntimeFailureReport,
+    VisionProgressReport,
     WarmupReport,
 )
 from tests.unit.operator.core.pod_objects import condition, gate_condition, gated, pod, view
@@ -48,14 +48,14 @@ from tests.unit.operator.core.states import DONE, serving, state_of, warming
 def captured(prompt: int, decode: int = 48, phase: Phase = Phase.SERVING, **fields: Any) -> WarmupReport:
     return report(
         phase,
-        prompt=PhaseProgress(planned=24, warmed=24, captured=prompt),
-        decode=PhaseProgress(planned=48, warmed=48, captured=decode),
+        prompt=PhaseProgressReport(planned=24, warmed=24, captured=prompt),
+        decode=PhaseProgressReport(planned=48, warmed=48, captured=decode),
         **fields,
     )
 
 
 def status(pods: Iterable[PodView], **fields: Any) -> GaudiInferenceStatus:
-    return make_status(state_of(pods, **fields))
+    return build_status(state_of(pods, **fields))
 
 
 def moving(name: str, said: WarmupReport, revision: str = "new") -> PodView:
@@ -187,7 +187,9 @@ def test_pod_status_has_the_warm_up_progress() -> None:
         (view(gated("a.example/quota")), "SchedulingGated", "Held by the scheduling gate a.example/quota."),
         (view(gated("a", "b")), "SchedulingGated", "Held by the scheduling gates a, b."),
         (
-            view(report=report(Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="No folder."))),
+            view(
+                report=report(Phase.FAILED, failure=RuntimeFailureReport(reason="ModelNotFound", message="No folder."))
+            ),
             "Failed",
             "No folder.",
         ),
@@ -208,7 +210,10 @@ def test_pod_status_has_phase_and_blocking_reason(seen: PodView, phase: str, mes
 def test_pod_status_has_the_shortfall_below_the_thresholds() -> None:
     short = captured(15)
     (row,) = status([view(report=short)]).pods
-    assert (row.phase, ("WarmupIncomplete", row.message)) == ("Serving", explain_shortfall(short, Readiness()))
+    assert (row.phase, ("WarmupIncomplete", row.message)) == (
+        "Serving",
+        explain_threshold_shortfall(short, Readiness()),
+    )
     assert "9 of 24 prompt graphs" in (row.message or "")
 
 
@@ -339,10 +344,10 @@ def test_unchanged_status_does_not_requeue() -> None:
 
 def test_status_without_a_revision_has_no_endpoint() -> None:
     nothing: State = state_of([], current=None, step=None)
-    assert make_status(nothing).endpoint is None
+    assert build_status(nothing).endpoint is None
 
 
 def test_plan_has_the_number_of_vision_buckets() -> None:
-    found = status([serving("a", said=captured(24, vision=VisionProgress(planned=4, warmed=3)))])
+    found = status([serving("a", said=captured(24, vision=VisionProgressReport(planned=4, warmed=3)))])
     assert found.plan is not None
     assert found.plan.vision_buckets == 4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 
 DOCUMENT = Path(__file__).parents[5] / "docs" / "reference" / "metrics.md"
 
@@ -24,7 +24,7 @@ DOCUMENT = Path(__file__).parents[5] / "docs" / "reference" / "metrics.md"
     ],
 )
 def test_request_is_counted_by_verb_and_resource(method: str, path: str, watch: bool, verb: str, resource: str) -> None:
-    metrics = Metrics()
+    metrics = MonitoringMetrics()
     metrics.count_request(method, path, 200, watch)
     labels = {"verb": verb, "resource": resource, "code": "200"}
     assert metrics.registry.get_sample_value("gaudi_operator_api_requests_total", labels) == 1
@@ -34,5 +34,7 @@ def test_documented_metrics_equal_the_exported_ones() -> None:
     named = {
         name.removesuffix("_total") for name in re.findall(r"^\| `(gaudi_operator_\w+)`", DOCUMENT.read_text(), re.M)
     }
-    made = {family.name for family in Metrics().registry.collect() if family.name.startswith("gaudi_operator_")}
+    made = {
+        family.name for family in MonitoringMetrics().registry.collect() if family.name.startswith("gaudi_operator_")
+    }
     assert named == made

@@ -9,15 +9,15 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.observed import PodReport
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.core.observed import ObservedReport
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.polling.reports import (
     ANSWERS_PER_SECOND,
     REQUEST_INTERVAL_SECONDS,
     STARTING_WAIT_SECONDS,
     ReportPoller,
 )
-from gaudi_operator.shell.polling.status_port import PodUnreachable, StatusPort, UnusableReport
+from gaudi_operator.shell.polling.status_port import StatusPort, StatusPortReportUnusable, StatusPortUnreachable
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.concurrency import INITIAL, count_during_changes
 from tests.unit.operator.shell.memory import KEY
@@ -39,7 +39,7 @@ class Pods:
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.reports = ReportPoller(
             lambda _, urgent: self.woken.append((self.loop.time(), urgent)),
-            Metrics(),
+            MonitoringMetrics(),
             self.fetch,
             WAIT,
             clock,
@@ -138,14 +138,14 @@ def test_unreachable_pod_keeps_its_last_report(pods: Pods) -> None:
     pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.answers["c1"] = PodUnreachable("no answer")
+    pods.answers["c1"] = StatusPortUnreachable("no answer")
     pods.pass_time(60)
     assert pods.reports.latest_reports["u"].report == report()
     assert len(pods.woken) == 1
 
 
 def test_unreachable_pod_has_a_reason(pods: Pods) -> None:
-    pods.answers["c1"] = PodUnreachable("no answer")
+    pods.answers["c1"] = StatusPortUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(60)
     assert pods.reports.latest_reports["u"].ignored_reason == "no answer"
@@ -156,7 +156,7 @@ def test_unusable_answer_replaces_the_report(pods: Pods) -> None:
     pods.answers["c1"] = report()
     pods.follow(pod())
     pods.pass_time(1)
-    pods.answers["c1"] = UnusableReport("too large")
+    pods.answers["c1"] = StatusPortReportUnusable("too large")
     pods.pass_time(1)
     assert pods.reports.latest_reports["u"].report is None
     assert pods.reports.latest_reports["u"].ignored_reason == "too large"
@@ -183,7 +183,7 @@ def test_report_of_a_restarted_container_replaces_the_old_one(pods: Pods) -> Non
 
 
 def test_last_report_is_kept_during_a_restart(pods: Pods) -> None:
-    pods.answers |= {"c1": report(), "c2": PodUnreachable("not yet")}
+    pods.answers |= {"c1": report(), "c2": StatusPortUnreachable("not yet")}
     pods.follow(pod("c1"))
     pods.pass_time(1)
     pods.follow({**pod("c2"), "status": {}})
@@ -221,7 +221,9 @@ def test_pod_answering_immediately_is_polled_twenty_times_a_second(pods: Pods) -
         pods.polls.append(pods.loop.time())
         return report(next(numbers))
 
-    pods.reports = ReportPoller(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
+    pods.reports = ReportPoller(
+        lambda *_: None, MonitoringMetrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time)
+    )
     pods.follow(pod())
     pods.pass_time(1)
     assert len(pods.polls) <= 21
@@ -234,7 +236,9 @@ def test_pod_answering_immediately_is_rate_limited(pods: Pods) -> None:
         pods.polls.append(pods.loop.time())
         return report(next(numbers))
 
-    pods.reports = ReportPoller(lambda *_: None, Metrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time))
+    pods.reports = ReportPoller(
+        lambda *_: None, MonitoringMetrics(), answer_immediately, WAIT, Clock(monotonic=pods.loop.time)
+    )
     pods.follow(pod())
     pods.pass_time(600)
     assert sum(at > 540 for at in pods.polls) <= 60 * ANSWERS_PER_SECOND + 1
@@ -250,7 +254,7 @@ def urgency_of_alternating_reports(pods: Pods, gate_is_open: bool, phases: tuple
 
     pods.reports = ReportPoller(
         lambda _, urgent: pods.woken.append((pods.loop.time(), urgent)),
-        Metrics(),
+        MonitoringMetrics(),
         alternate,
         WAIT,
         Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time),
@@ -272,7 +276,7 @@ def test_report_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
 def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
     """Poll one pod for each phase. The keyword of the argument is the name of the pod's container."""
     clock = Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time)
-    pods.reports = ReportPoller(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, max_polls=connections)
+    pods.reports = ReportPoller(lambda *_: None, MonitoringMetrics(), pods.fetch, WAIT, clock, max_polls=connections)
     pods.answers = {name: report(phase=phase) for name, phase in phases.items()}
     pods.follow(*(pod(name, uid=name) for name in phases))
     pods.pass_time(2 * WAIT)
@@ -304,7 +308,7 @@ def test_serving_pod_beyond_the_connections_is_polled_within_one_poll(pods: Pods
 
 
 def test_unreachable_pod_is_polled_with_increasing_delays(pods: Pods) -> None:
-    pods.answers["c1"] = PodUnreachable("no answer")
+    pods.answers["c1"] = StatusPortUnreachable("no answer")
     pods.follow(pod())
     pods.pass_time(300)
     assert pods.polls[-1] - pods.polls[-2] >= 5
@@ -347,6 +351,6 @@ def test_warming_pods_are_counted(pods: Pods) -> None:
 
 def test_warming_pods_are_counted_while_reports_arrive(pods: Pods) -> None:
     def receive(number: int) -> None:
-        pods.reports.latest_reports[str(number)] = PodReport("c", moment(0), report())
+        pods.reports.latest_reports[str(number)] = ObservedReport("c", moment(0), report())
 
     assert count_during_changes(pods.reports.count_warming_pods, receive) >= INITIAL

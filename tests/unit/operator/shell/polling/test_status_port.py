@@ -9,10 +9,10 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.shell.polling.status_port import (
-    PodUnreachable,
     StatusPort,
     StatusPortClient,
-    UnusableReport,
+    StatusPortReportUnusable,
+    StatusPortUnreachable,
     status_port_of,
 )
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, WarmupReport
@@ -57,7 +57,9 @@ async def test_closed_port_has_a_short_message(ports: StatusPortClient) -> None:
     async with TestServer(web.Application()) as server:
         assert server.port
         closed = StatusPort("uid", "c", "127.0.0.1", server.port)
-    with pytest.raises(PodUnreachable, match=r"^no answer of http://127\.0\.0\.1:\d+/v1/warmup: connection refused$"):
+    with pytest.raises(
+        StatusPortUnreachable, match=r"^no answer of http://127\.0\.0\.1:\d+/v1/warmup: connection refused$"
+    ):
         await ports.fetch(closed, after=0, wait=0.0)
 
 
@@ -71,7 +73,7 @@ async def test_control_characters_of_a_report_are_escaped(ports: StatusPortClien
 @pytest.mark.parametrize("name", ["instance", "planHash", "bucketsDigest"])
 async def test_report_with_control_characters_in_identifiers_is_unusable(ports: StatusPortClient, name: str) -> None:
     spoilt = REPORT.model_dump(by_alias=True, mode="json") | {name: "\x1b" * 64}
-    with pytest.raises(UnusableReport, match=name):
+    with pytest.raises(StatusPortReportUnusable, match=name):
         await fetch_answered_with(ports, respond(json.dumps(spoilt).encode()))
 
 
@@ -87,18 +89,18 @@ async def test_query_has_the_last_sequence_and_the_wait_time(ports: StatusPortCl
 
 
 async def test_redirect_is_not_followed(ports: StatusPortClient) -> None:
-    with pytest.raises(UnusableReport):
+    with pytest.raises(StatusPortReportUnusable):
         await fetch_answered_with(ports, respond(b"", 302, Location="/elsewhere"))
 
 
 @pytest.mark.parametrize("status", [204, 404, 500])
 async def test_other_status_than_200_is_unusable(ports: StatusPortClient, status: int) -> None:
-    with pytest.raises(UnusableReport):
+    with pytest.raises(StatusPortReportUnusable):
         await fetch_answered_with(ports, respond(b"", status))
 
 
 async def test_compressed_report_is_unusable(ports: StatusPortClient) -> None:
-    with pytest.raises(UnusableReport):
+    with pytest.raises(StatusPortReportUnusable):
         await fetch_answered_with(ports, respond(BODY, **{"Content-Encoding": "gzip"}))
 
 
@@ -107,7 +109,7 @@ async def test_report_of_the_maximum_size_is_read(ports: StatusPortClient) -> No
 
 
 async def test_larger_report_is_unusable(ports: StatusPortClient) -> None:
-    with pytest.raises(UnusableReport):
+    with pytest.raises(StatusPortReportUnusable):
         await fetch_answered_with(ports, respond(BODY.ljust(MAX_REPORT_BYTES + 1)))
 
 
@@ -120,24 +122,24 @@ async def test_report_without_an_end_is_unusable(ports: StatusPortClient) -> Non
             await response.write(chunk)
         return response
 
-    with pytest.raises(UnusableReport):
+    with pytest.raises(StatusPortReportUnusable):
         await fetch_answered_with(ports, answer)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", BODY.replace(b"Loading", b"Dreaming")])
 async def test_answer_that_is_not_a_report_is_unusable(ports: StatusPortClient, body: bytes) -> None:
-    with pytest.raises(UnusableReport):
+    with pytest.raises(StatusPortReportUnusable):
         await fetch_answered_with(ports, respond(body))
 
 
 async def test_content_of_the_answer_is_not_in_the_reason(ports: StatusPortClient) -> None:
-    with pytest.raises(UnusableReport) as unusable:
+    with pytest.raises(StatusPortReportUnusable) as unusable:
         await fetch_answered_with(ports, respond(BODY.replace(b"Loading", b"SECRET")))
     assert "SECRET" not in str(unusable.value)
 
 
 async def test_closed_port_is_unreachable(ports: StatusPortClient, unused_tcp_port: int) -> None:
-    with pytest.raises(PodUnreachable):
+    with pytest.raises(StatusPortUnreachable):
         await ports.fetch(StatusPort("uid", "c", "127.0.0.1", unused_tcp_port), 0, 0.0)
 
 

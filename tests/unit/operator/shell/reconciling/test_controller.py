@@ -10,11 +10,11 @@ from gaudi_operator.core.actions import Decision, SetGate
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.status_builder import STATUS_DELAY_SECONDS
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.slots import Rank
 from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS, PODS_SECONDS
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.watching.store import StoreKey
 from tests.unit.operator.shell.memory import KEY, manifest
 from tests.unit.operator.shell.reconciled import AWAY, Operator, made
 from tests.world.api import Object
@@ -122,7 +122,7 @@ def test_remaining_actions_for_an_older_spec_are_not_performed(operator: Operato
         replicas.append(observed.resource["spec"].get("replicas"))
         return Decision((made("a"), made("b")) if len(replicas) == 1 else (made("c"),), operator.status)
 
-    async def changed_meanwhile(*request: Any) -> ApiResponse:
+    async def changed_meanwhile(*request: Any) -> ApiClientResponse:
         if request[0] != "GET":
             written.append(request[1].partition("?")[0].rpartition("/")[2])
         if written == ["a"]:
@@ -140,7 +140,7 @@ def test_remaining_actions_for_an_older_spec_are_not_performed(operator: Operato
 def occupy_all_slots(operator: Operator) -> None:
     """Let reconciles of other resources take all slots."""
     for other in range(4):
-        operator.loop.run_until_complete(operator.controller._slots.acquire(Key("others", str(other)), Rank.REST))
+        operator.loop.run_until_complete(operator.controller._slots.acquire(StoreKey("others", str(other)), Rank.REST))
 
 
 def test_snapshot_is_taken_when_the_reconcile_starts(operator: Operator) -> None:
@@ -167,9 +167,9 @@ def test_reports_are_renewed_if_the_spec_changed_while_queued(operator: Operator
     operator.observe_objects(operator.memory.exists(manifest(CONFIG_MAP, "a"), seen=False))
     operator.pass_time(1)
     operator.observe_objects(operator.memory.api.put({**operator.resource, "spec": {"replicas": 7}}, generation=2))
-    renewed = list[Key]()
+    renewed = list[StoreKey]()
 
-    async def renew(key: Key) -> None:
+    async def renew(key: StoreKey) -> None:
         renewed.append(key)
 
     operator.reports.renew = renew  # type: ignore[method-assign]
@@ -184,7 +184,7 @@ def test_own_write_observed_before_its_response_starts_no_reconcile(operator: Op
     operator.wanted = (made(),)
     send = operator.memory.send
 
-    async def deliver_by_watch_first(*request: Any) -> ApiResponse:
+    async def deliver_by_watch_first(*request: Any) -> ApiClientResponse:
         answer = await send(*request)
         operator.controller.handle_change(json.loads(answer.body))
         return answer
@@ -204,7 +204,7 @@ def test_pod_change_before_its_gate_write_is_reconciled(operator: Operator) -> N
     operator.observe_objects(operator.resource, pod)
     decided, send = len(operator.decided), operator.memory.send
 
-    async def changed_before(*request: Any) -> ApiResponse:
+    async def changed_before(*request: Any) -> ApiClientResponse:
         ready = {"type": "Ready", "status": "True"}
         operator.memory.api.put({**pod, "status": {**pod["status"], "conditions": [ready]}})
         operator.wanted = ()

@@ -4,7 +4,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.gate.condition import GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, SERVICE
 from gaudi_operator.shell.reconciling.triggers import FOLLOW_SECONDS
 from tests.unit.operator.shell.memory import KEY, manifest
@@ -94,7 +94,7 @@ def test_unanswered_gate_write_ends_the_reconcile(operator: Operator) -> None:
 
 
 def test_changes_do_not_shorten_the_delay_after_a_failure(operator: Operator) -> None:
-    operator.memory.answers = [ApiResponse(429, b"{}", "20")]
+    operator.memory.answers = [ApiClientResponse(429, b"{}", "20")]
     operator.observe_objects(operator.resource)
     operator.observe_objects(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
     operator.pass_time(19)
@@ -104,7 +104,7 @@ def test_changes_do_not_shorten_the_delay_after_a_failure(operator: Operator) ->
 
 
 def test_ended_container_ends_the_delay_after_a_failure(operator: Operator) -> None:
-    operator.memory.answers = [ApiResponse(429, b"{}", "20")]
+    operator.memory.answers = [ApiClientResponse(429, b"{}", "20")]
     operator.observe_objects(operator.resource)
     gate = {"type": GATE, "status": "True"}
     operator.observe_objects(

@@ -5,17 +5,17 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
-from gaudi_operator.core.admission.engine_settings import policy_check
-from gaudi_operator.core.gate.condition import gate_status
+from gaudi_operator.core.admission.engine_settings import engine_policy_check
+from gaudi_operator.core.gate.condition import gate_condition_status
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import POD
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, manifest
 from tests.unit.operator.shell.reconciled import AWAY, REFUSED, Operator, made
 from tests.world.api import Object
 
-CHECK = policy_check(inference())
+CHECK = engine_policy_check(inference())
 
 
 def test_gates_are_written_before_anything_else(operator: Operator) -> None:
@@ -53,7 +53,7 @@ def opens_gate(operator: Operator) -> None:
     operator.observe_objects(operator.resource)
 
     def decide(observed: Observed) -> Decision:
-        shut = gate_status(observed.pods[0] if observed.pods else pod) != "True"
+        shut = gate_condition_status(observed.pods[0] if observed.pods else pod) != "True"
         shut = shut and not operator.memory.store.gate_is_open(KEY, pod["metadata"]["uid"])
         return Decision((opened(pod),) if shut else (), operator.status)
 
@@ -97,7 +97,7 @@ def hold(operator: Operator, part: str) -> asyncio.Event:
     """Hold requests with `part` in their path until the event is set."""
     answered, send = asyncio.Event(), operator.memory.send
 
-    async def hanging(method: str, path: str, *rest: Any) -> ApiResponse:
+    async def hanging(method: str, path: str, *rest: Any) -> ApiClientResponse:
         if part in path:
             await answered.wait()
         return await send(method, path, *rest)

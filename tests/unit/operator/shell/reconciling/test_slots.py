@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gaudi_operator.shell.reconciling.slots import Rank, Slots
-from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.reconciling.slots import Rank, ReconcileSlots
+from gaudi_operator.shell.watching.store import StoreKey
 from tests.world.loop import Loop
 
 
@@ -15,16 +15,16 @@ class Queue:
 
     def __init__(self, at_once: int) -> None:
         """Create a queue without waiting reconciles."""
-        self.loop, self.slots = Loop(), Slots(at_once)
+        self.loop, self.slots = Loop(), ReconcileSlots(at_once)
         self.began: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def wait(self, name: str, rank: Rank = Rank.REST, namespace: str = "blue") -> None:
         """Add a waiting reconcile."""
-        self.tasks[name] = self.loop.create_task(self.take(Key(namespace, name), rank))
+        self.tasks[name] = self.loop.create_task(self.take(StoreKey(namespace, name), rank))
         self.settle()
 
-    async def take(self, key: Key, rank: Rank) -> None:
+    async def take(self, key: StoreKey, rank: Rank) -> None:
         """Wait for a slot and record the start."""
         await self.slots.acquire(key, rank)
         self.began.append(key.name)
@@ -78,15 +78,15 @@ def test_resources_during_a_rollout_have_precedence(line: Queue) -> None:
 def test_resource_with_a_pod_change_has_precedence(line: Queue) -> None:
     for name in ("a", "b", "c"):
         line.wait(name)
-    line.slots.promote_to_gates(Key("blue", "c"))
+    line.slots.promote_to_gates(StoreKey("blue", "c"))
     line.settle()
     assert line.began == ["a", "c"]
 
 
 def test_promotion_without_a_waiting_reconcile_has_no_effect(line: Queue) -> None:
     line.wait("a")
-    line.slots.promote_to_gates(Key("blue", "a"))
-    line.slots.promote_to_gates(Key("green", "b"))
+    line.slots.promote_to_gates(StoreKey("blue", "a"))
+    line.slots.promote_to_gates(StoreKey("green", "b"))
     line.wait("b")
     assert line.began == ["a"]
 

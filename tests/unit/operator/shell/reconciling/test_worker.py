@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
-from gaudi_operator.shell.reconciling.worker import Worker
+from gaudi_operator.shell.reconciling.worker import ReconcileWorker
 from tests.world.loop import Loop
 
 
-def waited(seconds: float | None, *changes: Callable[[Worker], None], after_failure: bool = False) -> float:
+def waited(seconds: float | None, *changes: Callable[[ReconcileWorker], None], after_failure: bool = False) -> float:
     """Return how many seconds a worker waits after these changes, in its back-off if the reconcile failed."""
 
     async def wait() -> float:
-        worker = Worker()
+        worker = ReconcileWorker()
         for change in changes:
             change(worker)
         await (worker.back_off(seconds or 0) if after_failure else worker.wait(seconds))
@@ -56,4 +56,4 @@ def test_only_a_closing_gate_ends_a_back_off() -> None:
 
 
 def test_back_off_after_the_gate_was_closed_is_not_shortened() -> None:
-    assert waited(10, Worker.end_back_off, Worker.mark_started, after_failure=True) == 10
+    assert waited(10, ReconcileWorker.end_back_off, ReconcileWorker.mark_started, after_failure=True) == 10

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
-from gaudi_operator.shell.watching.incoming import ListReader, reduce_foreign
+from gaudi_operator.shell.watching.incoming import IncomingListReader, reduce_incoming_object
 from gaudi_operator.shell.watching.memory_shares import OBJECT_BYTES, memory_weight
 from tests.support.builders import Object
 
@@ -35,7 +35,7 @@ def some(kind: Kind, *owners: Object, **fields: Any) -> Object:
 
 def is_kept_whole(kind: Kind, manifest: Object) -> bool:
     """Return True if the object is kept completely. Otherwise check that only its name is kept, and return False."""
-    found = reduce_foreign(kind, manifest)
+    found = reduce_incoming_object(kind, manifest)
     if found is manifest:
         return True
     names = {"name": "a", "namespace": "models", "uid": "1", "resourceVersion": "7"}
@@ -92,8 +92,8 @@ async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 async def read(content: bytes, size: int) -> Any:
-    """Return the list that ListReader reads from `content` in pieces of `size` bytes."""
-    return await ListReader(pieces(content, size), lambda each: each).read()
+    """Return the list that IncomingListReader reads from `content` in pieces of `size` bytes."""
+    return await IncomingListReader(pieces(content, size), lambda each: each).read()
 
 
 JSON = st.recursive(
@@ -120,7 +120,7 @@ async def test_streamed_list_equals_the_completely_parsed_one(
 @pytest.mark.parametrize("size", [1, 5, 1000])
 async def test_objects_of_a_list_are_read_one_by_one(size: int) -> None:
     taken: list[Any] = []
-    reader = ListReader(
+    reader = IncomingListReader(
         pieces(b' {"kind" :"L" , "items":[ {"a":[1,2]} ,{}, 12 ] ,"metadata":{"b": 1}}', size), taken.append
     )
     assert await reader.read() == {"kind": "L", "items": [None, None, None], "metadata": {"b": 1}}
@@ -141,14 +141,14 @@ async def test_object_is_stored_before_the_next_one_is_read() -> None:
         end = content.index("{", 1) + len(ahead) * len(f"{each}, ") + len(each)
         ahead.append(came - end)
 
-    await ListReader(one_by_one(), take).read()
+    await IncomingListReader(one_by_one(), take).read()
     assert 0 < max(ahead) < len(each)
 
 
 @pytest.mark.parametrize("name", ["item", "itemz", "itemsOfOthers"])
 async def test_only_items_of_a_list_are_stored(name: str) -> None:
     taken: list[Any] = []
-    await ListReader(pieces(json.dumps({name: [1], "items": [2]}).encode(), 1000), taken.append).read()
+    await IncomingListReader(pieces(json.dumps({name: [1], "items": [2]}).encode(), 1000), taken.append).read()
     assert taken == [2]
 
 

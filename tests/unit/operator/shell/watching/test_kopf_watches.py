@@ -10,12 +10,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, RESOURCE
-from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.kopf_watches import ListResponse, WatchSession, parse_collection_path
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
+from gaudi_operator.shell.watching.kopf_watches import KopfListResponse, KopfWatchSession, parse_kopf_path
 
 
-def session() -> WatchSession:
-    return WatchSession(Metrics(), lambda _: None, lambda *_: None)
+def session() -> KopfWatchSession:
+    return KopfWatchSession(MonitoringMetrics(), lambda _: None, lambda *_: None)
 
 
 def test_idle_time_is_zero_before_the_first_watch() -> None:
@@ -30,18 +30,18 @@ def test_longest_idle_time_is_reported() -> None:
 
 
 def test_collection_of_all_namespaces_is_recognized() -> None:
-    assert parse_collection_path("/api/v1/pods") == (POD, None)
+    assert parse_kopf_path("/api/v1/pods") == (POD, None)
 
 
 def test_collection_of_one_namespace_is_recognized() -> None:
     path = "/apis/inference.gaudi.dev/v1alpha1/namespaces/blue/gaudiinferences"
-    assert parse_collection_path(path) == (RESOURCE, "blue")
+    assert parse_kopf_path(path) == (RESOURCE, "blue")
 
 
 def test_other_path_is_not_a_collection() -> None:
-    assert parse_collection_path("/apis/apps/v1") is None
-    assert parse_collection_path("/api/v1/podx") is None
-    assert parse_collection_path("/api/v1/namespaces/blue/pods/one") is None
+    assert parse_kopf_path("/apis/apps/v1") is None
+    assert parse_kopf_path("/api/v1/podx") is None
+    assert parse_kopf_path("/api/v1/namespaces/blue/pods/one") is None
 
 
 async def test_list_is_stored_and_handed_on_without_objects() -> None:
@@ -74,7 +74,7 @@ async def test_kind_recovers_with_the_next_list(caplog: pytest.LogCaptureFixture
     assert "pods can be watched again." in caplog.messages
 
 
-def counted(watching: WatchSession, verb: str, code: int) -> float | None:
+def counted(watching: KopfWatchSession, verb: str, code: int) -> float | None:
     """Return the number of counted requests for pods with this verb and status code."""
     labels = {"verb": verb, "resource": "pods", "code": str(code)}
     return watching.metrics.registry.get_sample_value("gaudi_operator_api_requests_total", labels)
@@ -95,15 +95,17 @@ async def test_watch_is_counted_and_not_read() -> None:
     assert counted(watching, "watch", 200) == 1
 
 
-def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
+def listening() -> tuple[KopfWatchSession, list[tuple[Any, ...]]]:
     """Return a session and its recorded calls: one call for each object of a list, and one for the end of the list."""
     taken: list[tuple[Any, ...]] = []
-    return WatchSession(Metrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)), taken
+    return KopfWatchSession(
+        MonitoringMetrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)
+    ), taken
 
 
 async def test_children_wait_for_the_resources_of_each_namespace() -> None:
     empty = {"metadata": {"resourceVersion": "7"}, "items": []}
-    watching = WatchSession(Metrics(), lambda _: None, lambda *_: None, ("blue", "green"))
+    watching = KopfWatchSession(MonitoringMetrics(), lambda _: None, lambda *_: None, ("blue", "green"))
     for namespace in watching.namespaces:
         assert not watching.resources_listed.is_set()
         await answered(watching, empty, path=RESOURCE.path(namespace))
@@ -111,7 +113,7 @@ async def test_children_wait_for_the_resources_of_each_namespace() -> None:
 
 
 async def answered(
-    watching: WatchSession, body: object, status: int = 200, path: str = POD.path(None), **query: str
+    watching: KopfWatchSession, body: object, status: int = 200, path: str = POD.path(None), **query: str
 ) -> object:
     """Return the object that kopf reads if the API server responds to a request for a kind with `body`."""
 
@@ -122,7 +124,7 @@ async def answered(
     app.router.add_get(path, answer)
     async with (
         TestServer(app) as server,
-        aiohttp.ClientSession(middlewares=(watching,), response_class=ListResponse) as session,
+        aiohttp.ClientSession(middlewares=(watching,), response_class=KopfListResponse) as session,
         session.get(server.make_url(path), params=query) as response,
     ):
         return await response.json()

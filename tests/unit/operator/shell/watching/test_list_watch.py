@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.retry_delays import RetryDelays
 from gaudi_operator.shell.kinds import POD, SERVICE, Kind
-from gaudi_operator.shell.watching.list_watch import ListWatch, split_lines
+from gaudi_operator.shell.watching.list_watch import ListWatch, split_list_watch_lines
 
 Object = Mapping[str, Any]
 Pieces = list[bytes | int]
@@ -251,4 +251,4 @@ async def test_line_is_complete_for_any_chunk_sizes() -> None:
         for piece in (b"on", b"e\ntwo\nth", b"r", b"ee\n", b"half"):
             yield piece
 
-    assert [line async for line in split_lines(chunks())] == [b"one", b"two", b"three"]
+    assert [line async for line in split_list_watch_lines(chunks())] == [b"one", b"two", b"three"]

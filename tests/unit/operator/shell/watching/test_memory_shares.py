@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, SERVICE, Kind, kind_of
-from gaudi_operator.shell.watching.incoming import reduce_foreign
+from gaudi_operator.shell.watching.incoming import reduce_incoming_object
 from gaudi_operator.shell.watching.memory_shares import (
     ALL_BYTES,
     NAMESPACE_BYTES,
@@ -16,16 +16,16 @@ from gaudi_operator.shell.watching.memory_shares import (
     RESOURCE_BYTES,
     SHARE_BYTES,
     MemoryShares,
-    Weight,
+    MemoryWeight,
     memory_weight,
 )
-from gaudi_operator.shell.watching.store import Key, Store
-from gaudi_operator.shell.watching.trimmed_objects import encode_templates, trim_object
+from gaudi_operator.shell.watching.store import Store, StoreKey
+from gaudi_operator.shell.watching.trimmed_objects import encode_trimmed_templates, trim_object
 from tests.unit.operator.core.stories import served
 from tests.unit.operator.shell.watching.test_incoming import owner, some
 from tests.unit.operator.shell.watching.test_store import NOW, manifest, store_of
 
-KEY = Key("ns", "tiny")
+KEY = StoreKey("ns", "tiny")
 
 
 OTHER, THIRD = "other", "third"
@@ -35,7 +35,7 @@ def reserve(
     shares: MemoryShares, kind: Kind, uid: str, weight: int, namespace: str = "ns", stored: int | None = None
 ) -> bool:
     """Count an object whose stored weight is `weight`, unless `stored` is another one."""
-    return shares.reserve(namespace, "tiny", kind, uid, Weight(weight, weight if stored is None else stored))
+    return shares.reserve(namespace, "tiny", kind, uid, MemoryWeight(weight, weight if stored is None else stored))
 
 
 def full(objects: str, mebibytes: int, ignored: str) -> str:
@@ -105,7 +105,7 @@ def test_each_ignored_resource_is_logged_with_its_name(caplog: pytest.LogCapture
     shares = MemoryShares()
     reserve(shares, POD, "a", 1, stored=NAMESPACE_BYTES)
     for name in ("one", "two"):
-        assert not shares.reserve("ns", name, RESOURCE, name, Weight(1, 1))
+        assert not shares.reserve("ns", name, RESOURCE, name, MemoryWeight(1, 1))
     assert [record.resource for record in caplog.records] == ["ns/one", "ns/two"]  # type: ignore[attr-defined]
 
 
@@ -128,7 +128,9 @@ def test_resource_of_the_maximum_weight_is_kept() -> None:
 
 def test_thousand_resources_with_ten_pods_each_fit() -> None:
     cluster = served(replicas=1)
-    children = [encode_templates(kind_of(each), trim_object(kind_of(each), each)) for each in cluster.objects.values()]
+    children = [
+        encode_trimmed_templates(kind_of(each), trim_object(kind_of(each), each)) for each in cluster.objects.values()
+    ]
     numbers = {"Pod": 10, "ControllerRevision": 6}
     weights = (memory_weight(each) * numbers.get(each["kind"], 1) for each in children)
     weight = sum(weights) + memory_weight(trim_object(RESOURCE, cluster.resource))
@@ -136,7 +138,7 @@ def test_thousand_resources_with_ten_pods_each_fit() -> None:
 
 
 def test_oversized_object_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    reduce_foreign(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
+    reduce_incoming_object(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * OBJECT_BYTES}))
     assert caplog.messages == [
         "ControllerRevision a is larger than any object that the operator writes, so its content is ignored."
     ]

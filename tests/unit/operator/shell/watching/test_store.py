@@ -11,11 +11,11 @@ from gaudi_operator.shell.kinds import (
     SERVICE,
     Kind,
 )
-from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.store import Store, StoreKey
 from tests.unit.operator.shell.concurrency import INITIAL, count_during_changes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-KEY = Key("ns", "tiny")
+KEY = StoreKey("ns", "tiny")
 
 
 def manifest(kind: Kind, uid: str, version: int, owner: str | None = None, **body: Any) -> dict[str, Any]:
@@ -39,7 +39,9 @@ def store_of(*manifests: dict[str, Any]) -> Store:
     return store
 
 
-def take_list(store: Store, kind: Kind, namespace: str | None, objects: list[dict[str, Any]], version: int) -> set[Key]:
+def take_list(
+    store: Store, kind: Kind, namespace: str | None, objects: list[dict[str, Any]], version: int
+) -> set[StoreKey]:
     """Store the objects of a list. Return the resources to reconcile, including those that `end_list` returned."""
     first = bool(store.unlisted)
     news = {key for each in objects if (key := store.put(each)) and not first}
@@ -90,9 +92,9 @@ def test_relabelled_object_moves_to_the_other_resource() -> None:
     store = store_of(manifest(SERVICE, "s", 1, "r"))
     changed = manifest(SERVICE, "s", 2, "r")
     changed["metadata"]["labels"] = {NAME_LABEL: "other"}
-    assert store.put(changed) == Key("ns", "other")
+    assert store.put(changed) == StoreKey("ns", "other")
     assert store.get(KEY, SERVICE, "services-s") is None
-    assert store.get(Key("ns", "other"), SERVICE, "services-s") is not None
+    assert store.get(StoreKey("ns", "other"), SERVICE, "services-s") is not None
 
 
 def test_version_without_changes_requeues_no_resource() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.gate.condition import gate_status
+from gaudi_operator.core.gate.condition import gate_condition_status
 from gaudi_operator.core.names import (
     GATE,
     GROUP_NAME_LABEL,
@@ -14,7 +14,7 @@ from gaudi_operator.core.names import (
     NAME_LABEL,
     WORKER_INDEX_LABEL,
 )
-from gaudi_operator.core.observed import Observed, PodReport
+from gaudi_operator.core.observed import Observed, ObservedReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CLASS,
@@ -32,7 +32,7 @@ from gaudi_operator.shell.kinds import (
     STATEFUL_SET,
     Kind,
 )
-from gaudi_operator.shell.watching.store import Key, Store, is_retained, key_of
+from gaudi_operator.shell.watching.store import Store, StoreKey, is_stored_object_retained, store_key_of
 from tests.unit.operator.shell.watching.test_store import KEY, NOW, manifest, store_of
 
 FIELDS = {
@@ -49,7 +49,7 @@ FIELDS = {
 }
 
 
-def observed(store: Store, reports: dict[str, PodReport] | None = None, **times: Any) -> Observed:
+def observed(store: Store, reports: dict[str, ObservedReport] | None = None, **times: Any) -> Observed:
     found = store.observe(KEY, reports or {}, NOW, **times)
     assert found is not None
     return found
@@ -70,7 +70,7 @@ def test_snapshot_has_classes_and_reports_of_its_pods() -> None:
     replica_set = manifest(REPLICA_SET, "mine", 1, "r")
     pods = (manifest(POD, "p", 1, "mine"), manifest(POD, "q", 1, "another"))
     store = store_of(manifest(RESOURCE, "r", 1), replica_set, *pods, manifest(CLASS, "k", 1))
-    reports = {uid: PodReport(uid, NOW) for uid in ("p", "q", "x")}
+    reports = {uid: ObservedReport(uid, NOW) for uid in ("p", "q", "x")}
     found = observed(store, reports)
     assert found.reports == {"p": reports["p"]}
     assert uids(found.classes) == ["k"]
@@ -88,9 +88,9 @@ def test_snapshot_has_its_times_and_whether_groups_are_served(served: bool) -> N
 def test_stateful_set_of_a_group_belongs_to_its_resource() -> None:
     made = manifest(STATEFUL_SET, "s", 1)
     made["metadata"]["labels"] = {GROUP_NAME_LABEL: "tiny-of-two-0123456789"}
-    assert key_of(made) == Key("ns", "tiny-of-two")
+    assert store_key_of(made) == StoreKey("ns", "tiny-of-two")
     made["metadata"]["labels"] = {NAME_LABEL: "tiny"}
-    assert key_of(made) is None
+    assert store_key_of(made) is None
 
 
 def test_objects_are_found_by_kind_and_full_name() -> None:
@@ -99,7 +99,7 @@ def test_objects_are_found_by_kind_and_full_name() -> None:
     assert found is not None
     assert uids([found]) == ["s"]
     assert store.get(KEY, SERVICE, "services-") is None
-    assert store.get(Key("ns", "tin"), SERVICE, "services-s") is None
+    assert store.get(StoreKey("ns", "tin"), SERVICE, "services-s") is None
 
 
 def test_resources_are_counted_and_listed_without_their_children() -> None:
@@ -107,7 +107,7 @@ def test_resources_are_counted_and_listed_without_their_children() -> None:
     other["metadata"] |= {"name": "other", "namespace": "elsewhere"}
     store = store_of(manifest(SERVICE, "s", 1, "r"), manifest(RESOURCE, "r", 1), other)
     assert (store.count_resources(), uids(store.all_resources())) == (2, ["r", "o"])
-    assert store.resource_keys() == (KEY, Key("elsewhere", "other"))
+    assert store.resource_keys() == (KEY, StoreKey("elsewhere", "other"))
     assert store.any_resource(lambda each: each.get("spec") == "other")
     assert not store.any_resource(lambda each: each.get("spec") == "none")
     assert not store_of(manifest(SERVICE, "s", 1, "r")).any_resource(lambda _: True)
@@ -118,11 +118,11 @@ def test_gate_state_follows_the_pod_condition(status: str | None, is_open: bool)
     others = [{"type": "Ready", "status": "True"}, {"type": f"{GATE}x", "status": "True"}]
     conditions = [*others, *([{"type": GATE, "status": status}] if status else [])]
     pod = manifest(POD, "p", 1, "mine", status={"conditions": conditions})
-    assert gate_status(pod) == status
+    assert gate_condition_status(pod) == status
     store = store_of(pod)
     assert store.gate_is_open(KEY, "p") is is_open
     assert not store.gate_is_open(KEY, "q")
-    assert not store.gate_is_open(Key("ns", "other"), "p")
+    assert not store.gate_is_open(StoreKey("ns", "other"), "p")
 
 
 def pvc(*references: dict[str, Any], managed_by: str = MANAGED_BY, kind: Kind = PVC) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def pvc(*references: dict[str, Any], managed_by: str = MANAGED_BY, kind: Kind = 
     ],
 )
 def test_only_pvcs_of_the_operator_outlive_their_resource(claim: dict[str, Any], retained: bool) -> None:
-    assert is_retained(claim) is retained
+    assert is_stored_object_retained(claim) is retained
     assert uids(observed(store_of(manifest(RESOURCE, "r", 1), claim)).pvcs) == (["c"] if retained else [])
 
 

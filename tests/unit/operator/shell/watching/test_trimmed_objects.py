@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.children.desired import with_hashed_texts
+from gaudi_operator.core.children.child_actions import hash_child_texts
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION, PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.kinds import (
@@ -25,10 +25,10 @@ from gaudi_operator.shell.kinds import (
 )
 from gaudi_operator.shell.watching.memory_shares import memory_weight
 from gaudi_operator.shell.watching.trimmed_objects import (
-    decode_templates,
-    encode_templates,
-    equal_except_version,
-    read_trimmed,
+    decode_trimmed_templates,
+    encode_trimmed_templates,
+    equal_trimmed_objects,
+    read_trimmed_object,
     trim_object,
 )
 from tests.unit.operator.core.children.test_children_as_written import EXAMPLES, children
@@ -102,24 +102,28 @@ def test_long_texts_are_not_kept_after_their_object() -> None:
 
 @given(JSON)
 def test_decoded_template_equals_the_original(value: Any) -> None:
-    kept = encode_templates(
+    kept = encode_trimmed_templates(
         CONTROLLER_REVISION, trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
     )
-    (revision,) = decode_templates(Observed({}, revisions=(kept,))).revisions
+    (revision,) = decode_trimmed_templates(Observed({}, revisions=(kept,))).revisions
     assert json.dumps(revision["data"]) == json.dumps(value)
 
 
 def test_decision_gets_the_decoded_spec_of_a_workload() -> None:
     kinds = REPLICA_SET, LEADER_WORKER_SET
-    sets, groups = ((encode_templates(kind, trim_object(kind, read(kind, spec={"replicas": 2}))),) for kind in kinds)
-    decoded = decode_templates(Observed({}, replica_sets=sets, leader_worker_sets=groups))
+    sets, groups = (
+        (encode_trimmed_templates(kind, trim_object(kind, read(kind, spec={"replicas": 2}))),) for kind in kinds
+    )
+    decoded = decode_trimmed_templates(Observed({}, replica_sets=sets, leader_worker_sets=groups))
     assert [workload["spec"] for workload in decoded.workloads] == [{"replicas": 2}] * 2
 
 
 @pytest.mark.parametrize("nested_value", [{}, [], {"a": []}])
 def test_stored_template_takes_less_than_its_json(nested_value: Any) -> None:
     data = {"x": [{f"{number:x}": nested_value} for number in range(5000)]}
-    kept = encode_templates(CONTROLLER_REVISION, trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=data)))
+    kept = encode_trimmed_templates(
+        CONTROLLER_REVISION, trim_object(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=data))
+    )
     assert memory_weight(kept) < len(json.dumps(data))
 
 
@@ -156,20 +160,20 @@ def test_version_without_other_changes_is_recognized() -> None:
         DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 2, spec={"minAvailable": 0}, status={"expectedPods": 2})
     )
     three = trim_object(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 3, spec={"minAvailable": 1}))
-    assert equal_except_version(one, two)
-    assert not equal_except_version(two, three)
+    assert equal_trimmed_objects(one, two)
+    assert not equal_trimmed_objects(two, three)
 
 
 @pytest.mark.parametrize("field", ["status", "data", "immutable"])
 def test_change_of_any_field_is_detected(field: str) -> None:
     one, other = read(RESOURCE, 1, **{field: {"a": "b"}}), read(RESOURCE, 2, **{field: {"a": "c"}})
-    assert not equal_except_version(trim_object(RESOURCE, one), trim_object(RESOURCE, other))
+    assert not equal_trimmed_objects(trim_object(RESOURCE, one), trim_object(RESOURCE, other))
 
 
 def test_change_of_an_annotation_is_detected() -> None:
     one, two = read(RESOURCE, 1), read(RESOURCE, 2)
     two["metadata"]["annotations"] = {"a": "b"}
-    assert not equal_except_version(trim_object(RESOURCE, one), trim_object(RESOURCE, two))
+    assert not equal_trimmed_objects(trim_object(RESOURCE, one), trim_object(RESOURCE, two))
 
 
 def api_server_json(manifest: dict[str, Any]) -> bytes:
@@ -179,24 +183,24 @@ def api_server_json(manifest: dict[str, Any]) -> bytes:
 
 def test_trimmed_json_equals_the_trimmed_object() -> None:
     pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
-    assert read_trimmed(POD, api_server_json(pod)) == trim_object(POD, pod)
+    assert read_trimmed_object(POD, api_server_json(pod)) == trim_object(POD, pod)
 
 
 def test_malformed_object_is_kept_unchanged() -> None:
     strange = read(POD, spec={"containers": "none"})
-    assert read_trimmed(POD, api_server_json(strange)) == trim_object(POD, strange) == strange
+    assert read_trimmed_object(POD, api_server_json(strange)) == trim_object(POD, strange) == strange
 
 
 @pytest.mark.parametrize("text", [b"{", b"5", b"\xff"])
 def test_json_that_is_not_an_object_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
-        read_trimmed(POD, text)
+        read_trimmed_object(POD, text)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_all_written_fields_of_a_child_are_kept(example: str) -> None:
     for child in children(example).values():
-        assert trim_object(kind_of(child), child) == with_hashed_texts(child)
+        assert trim_object(kind_of(child), child) == hash_child_texts(child)
 
 
 def test_content_of_a_config_map_is_a_digest() -> None:
@@ -211,7 +215,7 @@ def test_change_of_an_unread_annotation_is_detected() -> None:
         resource = read(RESOURCE)
         resource["metadata"]["annotations"] = {"touched": value * 2**15}
         kept.append(trim_object(RESOURCE, resource))
-    assert not equal_except_version(*kept)
+    assert not equal_trimmed_objects(*kept)
     assert len(str(kept)) < 2**12
 
 

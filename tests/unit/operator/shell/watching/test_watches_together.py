@@ -14,8 +14,8 @@ from kubernetes.aio.client import Configuration
 
 from gaudi_operator.shell.client import Connection
 from gaudi_operator.shell.kinds import CLASS, RESOURCE, SERVICE, Kind
-from gaudi_operator.shell.metrics.monitoring import Metrics
-from gaudi_operator.shell.watching.kopf_watches import WatchSession, watch
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
+from gaudi_operator.shell.watching.kopf_watches import KopfWatchSession, watch_with_kopf
 
 
 def discovered(kind: str, plural: str, namespaced: bool) -> Mapping[str, Any]:
@@ -107,11 +107,11 @@ async def watching(server: Server, namespaces: Collection[str], kinds: Collectio
     app.router.add_get("/{path:.*}", server.answer)
     async with TestServer(app) as http:
         connection = Connection(Configuration(host=str(http.make_url("")).rstrip("/")))
-        session = WatchSession(
-            Metrics(), call("listed"), lambda kind, *rest: shown.tell("end", (kind, *rest)), namespaces
+        session = KopfWatchSession(
+            MonitoringMetrics(), call("listed"), lambda kind, *rest: shown.tell("end", (kind, *rest)), namespaces
         )
         calls = call("seen"), call("deleted")
-        task = asyncio.create_task(watch(connection, namespaces, started, session, kinds, *calls))
+        task = asyncio.create_task(watch_with_kopf(connection, namespaces, started, session, kinds, *calls))
         try:
             yield shown
         finally:

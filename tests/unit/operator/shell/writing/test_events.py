@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Event
-from gaudi_operator.shell.client import ApiResponse
-from gaudi_operator.shell.writing.event_writer import BURST, SERIES_SECONDS, Publisher
+from gaudi_operator.shell.client import ApiClientResponse
+from gaudi_operator.shell.writing.event_writer import BURST, SERIES_SECONDS, EventPublisher
 from tests.support.kube_api import until
 from tests.unit.operator.shell.memory import Memory
 from tests.world.api import Object
@@ -25,7 +25,7 @@ class Publishing:
         self.memory, self.seconds = Memory(), 0.0
         self.resource = self.memory.resource()
         clock = Clock(now=lambda: moment(self.seconds), monotonic=lambda: self.seconds)
-        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        self.publisher = EventPublisher(self.memory.cluster, "operator-1", clock)
 
     def events(self) -> list[Object]:
         """The events in the cluster."""
@@ -95,7 +95,7 @@ async def test_long_note_is_truncated_by_bytes(publishing: Publishing) -> None:
 
 
 async def test_refused_event_does_not_affect_others(publishing: Publishing) -> None:
-    publishing.memory.answers = [ApiResponse(422, b"{}")]
+    publishing.memory.answers = [ApiClientResponse(422, b"{}")]
     [event] = await publishing.publish(Event("Normal", "Refused", "x"), STARTED)
     assert event["reason"] == "RolloutStarted"
 
@@ -107,7 +107,7 @@ class Flooded:
         """Start without events."""
         self.loop, self.memory = Loop(), Memory()
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
-        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        self.publisher = EventPublisher(self.memory.cluster, "operator-1", clock)
         self.flooding = self.memory.resource()
         metadata = {**self.flooding["metadata"], "name": "other", "uid": "uid-of-other"}
         self.other = {**self.flooding, "metadata": metadata}
@@ -171,7 +171,7 @@ async def test_long_names_are_shortened_in_events() -> None:
     made = Publishing()
     long = "n" * 253
     made.resource = {**made.resource, "metadata": {**made.resource["metadata"], "name": long}}
-    made.publisher = Publisher(made.memory.cluster, "p" * 300)
+    made.publisher = EventPublisher(made.memory.cluster, "p" * 300)
     async with made.publisher:
         [event] = await made.publish(STARTED)
     assert len(event["metadata"]["name"]) <= 253

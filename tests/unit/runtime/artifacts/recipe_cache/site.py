@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
-from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
-from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId, mark_name
-from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
+from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry, hash_entry_files
+from gaudi_runtime.artifacts.recipe_cache.manifest import RecipeManifest
+from gaudi_runtime.artifacts.recipe_cache.revisions import RecipeRevisionId, revision_mark_name
+from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipesConfig
 from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.engines.sim.engine import SimEngine
@@ -29,7 +29,7 @@ class Site:
 
     def config(self, pod: str, limit: int = 10**9, seed: str | None = None, **parts: Any) -> RuntimeConfig:
         """Return the configuration of a runtime that compiles to the disk of `pod`."""
-        shared = SharedRecipes(
+        shared = SharedRecipesConfig(
             path=str(self.shared),
             seed=seed,
             limit_bytes=limit,
@@ -56,18 +56,18 @@ class Site:
         """The files in the shared folder."""
         return sorted(self.shared.glob("*/objects/*"))
 
-    def mark(self, entry: Entry, user: RevisionId | None = None) -> Path:
+    def mark(self, entry: RecipeEntry, user: RecipeRevisionId | None = None) -> Path:
         """Return the mark file of `entry` for a start by `user`."""
-        return self.shared / mark_name(entry.key.digest, user)
+        return self.shared / revision_mark_name(entry.key.digest, user)
 
-    def put(self, name: str, content: bytes, days_ago: float, *users: RevisionId) -> Entry:
+    def put(self, name: str, content: bytes, days_ago: float, *users: RecipeRevisionId) -> RecipeEntry:
         """Write an entry of another key, last used `days_ago` by starts of `users`, or by a start without a user."""
         source = self._disks / f"of-{name}"
         source.mkdir(parents=True)
         (source / "recipe").write_bytes(content)
-        entry = Entry(self.shared, replace(self.key(), model=name))
-        files = hash_files(source, lambda _: False, lambda: None)
-        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, overwrite=False)
+        entry = RecipeEntry(self.shared, replace(self.key(), model=name))
+        files = hash_entry_files(source, lambda _: False, lambda: None)
+        entry.write(RecipeManifest(files, NOTHING_KNOWN), source, lambda: None, overwrite=False)
         for user in users or (None,):
             mark = self.mark(entry, user)
             mark.touch()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import STAGING, RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
-from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
+from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry, hash_entry_files
+from gaudi_runtime.artifacts.recipe_cache.manifest import RecipeManifest
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
-from gaudi_runtime.contract.report import RecipeOutcome
+from gaudi_runtime.contract.report import SharedRecipesOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -22,7 +22,7 @@ from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached
 from tests.unit.runtime.configs import linear
 from tests.unit.runtime.warmup.virtual import VirtualClock, start_on_virtual_clock
 
-HIT, SEEDED, MISS = RecipeOutcome.HIT, RecipeOutcome.SEEDED, RecipeOutcome.MISS
+HIT, SEEDED, MISS = SharedRecipesOutcome.HIT, SharedRecipesOutcome.SEEDED, SharedRecipesOutcome.MISS
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ async def test_copy_time_is_reported_and_not_counted_as_saved(site: Site) -> Non
     site.start("a")
     clock = VirtualClock()
     clock.sleep(100)
-    read = Entry.read_manifest
+    read = RecipeEntry.read_manifest
 
-    def slowly(entry: Entry) -> Manifest | None:
+    def slowly(entry: RecipeEntry) -> RecipeManifest | None:
         clock.sleep(30)
         return read(entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Entry, "read_manifest", slowly)
+        patch.setattr(RecipeEntry, "read_manifest", slowly)
         second = start_on_virtual_clock(site.config("b"), clock)
     assert (shared_recipes(second).seconds, cached(second)) == (30, PLANNED)
     assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1) - 30)
@@ -62,7 +62,7 @@ async def test_first_start_reports_an_empty_cache(site: Site) -> None:
 
 async def test_shared_folder_contains_only_entries_marks_and_the_lock(site: Site) -> None:
     site.start("a")
-    entry = Entry(site.shared, site.key())
+    entry = RecipeEntry(site.shared, site.key())
     assert {each.name for each in site.shared.iterdir()} == {entry.folder.name, site.mark(entry).name, "lock"}
     assert {each.name for each in entry.folder.iterdir()} == {"manifest", "objects"}
 
@@ -100,18 +100,18 @@ def lose_content(site: Site) -> None:
 
 
 def damage_manifest(site: Site) -> None:
-    with Entry(site.shared, site.key()).folder.joinpath("manifest").open("r+b") as file:
+    with RecipeEntry(site.shared, site.key()).folder.joinpath("manifest").open("r+b") as file:
         file.seek(100)
         file.write(b"#")
 
 
 def garble_manifest(site: Site) -> None:
-    (Entry(site.shared, site.key()).folder / "manifest").write_bytes(b"\xff")
+    (RecipeEntry(site.shared, site.key()).folder / "manifest").write_bytes(b"\xff")
 
 
 def swap_entries(site: Site) -> None:
     other = site.put("other", b"x", days_ago=0)
-    mine = Entry(site.shared, site.key())
+    mine = RecipeEntry(site.shared, site.key())
     (mine.folder / "manifest").write_bytes((other.folder / "manifest").read_bytes())
 
 
@@ -154,7 +154,7 @@ async def test_damaged_entry_leaves_no_files_on_the_pods_disk(site: Site) -> Non
     engine.load = lambda progress: stopped.set()  # type: ignore[method-assign]
     with pytest.raises(Stopped):
         start_engine(site.config("b"), ReportBoard("0" * 64), stopped, lambda _: engine)
-    assert hash_files(site.disk("b"), lambda _: False, lambda: None) == {}
+    assert hash_entry_files(site.disk("b"), lambda _: False, lambda: None) == {}
 
 
 async def test_restarted_container_adds_recipes_of_other_pods(site: Site) -> None:
@@ -169,7 +169,7 @@ async def test_restarted_container_adds_recipes_of_other_pods(site: Site) -> Non
 async def test_start_with_a_cached_plan_does_not_write_the_manifest(site: Site) -> None:
     site.start("a")
     site.start("b")
-    manifest = Entry(site.shared, site.key()).folder / "manifest"
+    manifest = RecipeEntry(site.shared, site.key()).folder / "manifest"
     before = manifest.stat().st_mtime_ns, manifest.stat().st_ino
     site.start("c")
     assert (manifest.stat().st_mtime_ns, manifest.stat().st_ino) == before
@@ -178,7 +178,7 @@ async def test_start_with_a_cached_plan_does_not_write_the_manifest(site: Site) 
 async def test_start_skips_the_write_if_the_volume_is_locked(site: Site) -> None:
     with (site.shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert shared_recipes(site.start("a")).outcome is RecipeOutcome.SEEDING
+        assert shared_recipes(site.start("a")).outcome is SharedRecipesOutcome.SEEDING
     assert site.objects() == []
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Entry, Heartbeat, hash_files
-from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, EntryUnusable, Manifest
-from gaudi_runtime.contract.config import SharedRecipes
-from gaudi_runtime.contract.report import RecipeOutcome
+from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Heartbeat, RecipeEntry, hash_entry_files
+from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, ManifestMismatch, RecipeManifest
+from gaudi_runtime.contract.config import SharedRecipesConfig
+from gaudi_runtime.contract.report import SharedRecipesOutcome
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
@@ -39,28 +39,28 @@ def killed_at(step: int) -> Heartbeat:
     return raise_when_killed
 
 
-def make_recipes(folder: Path, **contents: str) -> Manifest:
+def make_recipes(folder: Path, **contents: str) -> RecipeManifest:
     """Write recipes to the folder of a pod, and return their manifest."""
     for name, content in contents.items():
         (folder / "code" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "code" / name).write_text(content)
-    return Manifest(hash_files(folder, lambda _: False, alive), NOTHING_KNOWN)
+    return RecipeManifest(hash_entry_files(folder, lambda _: False, alive), NOTHING_KNOWN)
 
 
 @pytest.fixture
-def entry(tmp_path: Path) -> Entry:
-    return Entry(tmp_path / "shared", KEY)
+def entry(tmp_path: Path) -> RecipeEntry:
+    return RecipeEntry(tmp_path / "shared", KEY)
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_killed_writer_leaves_no_visible_entry(entry: Entry, tmp_path: Path, step: int) -> None:
+def test_killed_writer_leaves_no_visible_entry(entry: RecipeEntry, tmp_path: Path, step: int) -> None:
     manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(step), overwrite=False)
     assert entry.read_manifest() is None
 
 
-def test_next_writer_removes_leftovers_of_a_killed_one(entry: Entry, tmp_path: Path) -> None:
+def test_next_writer_removes_leftovers_of_a_killed_one(entry: RecipeEntry, tmp_path: Path) -> None:
     manifest = make_recipes(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(1), overwrite=False)
@@ -73,7 +73,7 @@ def test_next_writer_removes_leftovers_of_a_killed_one(entry: Entry, tmp_path: P
     assert not list(entry.folder.glob("manifest.*"))
 
 
-def test_copied_files_keep_their_mode(entry: Entry, tmp_path: Path) -> None:
+def test_copied_files_keep_their_mode(entry: RecipeEntry, tmp_path: Path) -> None:
     (tmp_path / "disk" / "code").mkdir(parents=True)
     (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
     manifest = make_recipes(tmp_path / "disk", a="one")
@@ -87,16 +87,16 @@ def test_copied_files_keep_their_mode(entry: Entry, tmp_path: Path) -> None:
 def test_stop_is_checked_between_pieces_of_a_large_file(tmp_path: Path) -> None:
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", CHUNK_BYTES + 1)
-    assert hash_files(tmp_path, lambda _: False, alive)["large"].size == CHUNK_BYTES + 1
+    assert hash_entry_files(tmp_path, lambda _: False, alive)["large"].size == CHUNK_BYTES + 1
     with pytest.raises(Killed):
-        hash_files(tmp_path, lambda _: False, killed_at(2))
+        hash_entry_files(tmp_path, lambda _: False, killed_at(2))
 
 
-def test_manifest_above_the_size_limit_is_not_read(entry: Entry) -> None:
+def test_manifest_above_the_size_limit_is_not_read(entry: RecipeEntry) -> None:
     entry.folder.mkdir(parents=True)
     (entry.folder / "manifest").touch()
     os.truncate(entry.folder / "manifest", MAX_MANIFEST_BYTES + 1)
-    with pytest.raises(EntryUnusable, match="the manifest is larger than 128 MiB"):
+    with pytest.raises(ManifestMismatch, match="the manifest is larger than 128 MiB"):
         entry.read_manifest()
 
 
@@ -104,31 +104,31 @@ def test_symbolic_links_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "link").symlink_to(tmp_path / "secret")
-    assert hash_files(tmp_path / "disk", lambda _: False, alive) == {}
+    assert hash_entry_files(tmp_path / "disk", lambda _: False, alive) == {}
 
 
 async def test_reader_uses_the_new_entry_if_replaced_while_reading(
-    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    entry: RecipeEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = make_recipes(tmp_path / "one", a="one"), make_recipes(tmp_path / "two", a="two")
     entry.folder.parent.mkdir()
     entry.write(before, tmp_path / "one", alive, overwrite=False)
-    copy: Callable[..., None] = Entry.copy
+    copy: Callable[..., None] = RecipeEntry.copy
 
-    def replaced_first(self: Entry, *arguments: object) -> None:
-        monkeypatch.setattr(Entry, "copy", copy)
+    def replaced_first(self: RecipeEntry, *arguments: object) -> None:
+        monkeypatch.setattr(RecipeEntry, "copy", copy)
         entry.write(after, tmp_path / "two", alive, overwrite=False)
         entry.remove_unlisted(after)
         copy(self, *arguments)
 
-    monkeypatch.setattr(Entry, "copy", replaced_first)
-    assert copy_to_empty_disk(entry.folder.parent, tmp_path / "disk") is RecipeOutcome.HIT
+    monkeypatch.setattr(RecipeEntry, "copy", replaced_first)
+    assert copy_to_empty_disk(entry.folder.parent, tmp_path / "disk") is SharedRecipesOutcome.HIT
     assert (tmp_path / "disk" / "code" / "a").read_text() == "two"
 
 
-def copy_to_empty_disk(shared: Path, disk: Path) -> RecipeOutcome:
+def copy_to_empty_disk(shared: Path, disk: Path) -> SharedRecipesOutcome:
     """Return the outcome of a start on an empty disk."""
-    given = SharedRecipes(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
+    given = SharedRecipesConfig(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
     config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})
     board = ReportBoard("0" * 64)
     RecipeCache(config, KEY, board, threading.Event()).restore()

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry
-from gaudi_runtime.contract.config import SharedRecipes
-from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
+from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry
+from gaudi_runtime.contract.config import SharedRecipesConfig
+from gaudi_runtime.contract.report import SharedRecipesOutcome, SharedRecipesReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import sim_config
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
-HIT, SEEDING, SEEDED, MISS = RecipeOutcome
+HIT, SEEDING, SEEDED, MISS = SharedRecipesOutcome
 LARGE = bytes(range(256)) * 4096
 
 SEEDER = """
@@ -31,12 +31,12 @@ import json, sys
 from pathlib import Path
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.artifacts.recipe_cache.cache import _try_write_lock
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry, hash_files
-from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
+from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry, hash_entry_files
+from gaudi_runtime.artifacts.recipe_cache.manifest import RecipeManifest
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 
 shared, disk, key = Path(sys.argv[1]), Path(sys.argv[2]), RecipeKey(**json.loads(sys.argv[3]))
-manifest = Manifest(hash_files(disk, lambda _: False, lambda: None), NOTHING_KNOWN)
+manifest = RecipeManifest(hash_entry_files(disk, lambda _: False, lambda: None), NOTHING_KNOWN)
 pieces = iter(range(1))
 
 def stop_in_the_middle():
@@ -45,7 +45,7 @@ def stop_in_the_middle():
         sys.stdin.read()
 
 with _try_write_lock(shared):
-    Entry(shared, key).write(manifest, disk, stop_in_the_middle, overwrite=False)
+    RecipeEntry(shared, key).write(manifest, disk, stop_in_the_middle, overwrite=False)
 """
 
 
@@ -54,7 +54,7 @@ class Pod:
 
     def __init__(self, shared: Path, disk: Path) -> None:
         self.disk = disk
-        given = SharedRecipes(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
+        given = SharedRecipesConfig(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
         config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})
         self._board = ReportBoard("0" * 64)
         self._cache = RecipeCache(config, KEY, self._board, threading.Event())
@@ -197,7 +197,7 @@ async def test_pod_killed_while_seeding_leaves_no_entry(shared: Path, tmp_path: 
     victim = Pod(shared, tmp_path / "victim")
     victim.compile()
     kill_in_the_middle(shared, victim.disk)
-    assert Entry(shared, KEY).read_manifest() is None
+    assert RecipeEntry(shared, KEY).read_manifest() is None
     (_half,) = objects(shared)  # Only temporary files remain, under names that no reader uses.
     later, last = Pod(shared, tmp_path / "later"), Pod(shared, tmp_path / "last")
     assert later.take().outcome is SEEDING

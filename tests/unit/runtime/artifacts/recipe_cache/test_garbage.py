@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry
-from gaudi_runtime.artifacts.recipe_cache.revisions import RevisionId
+from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry
+from gaudi_runtime.artifacts.recipe_cache.revisions import RecipeRevisionId
 from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import REVISION_VARIABLE
 from tests.unit.runtime.artifacts.recipe_cache.site import Site
 
 RESOURCE = "uid-of-tiny"
-OLD, NEW, OTHERS = RevisionId(RESOURCE, "old"), RevisionId(RESOURCE, "new"), RevisionId("uid-of-other", "old")
+OLD, NEW, OTHERS = (
+    RecipeRevisionId(RESOURCE, "old"),
+    RecipeRevisionId(RESOURCE, "new"),
+    RecipeRevisionId("uid-of-other", "old"),
+)
 HALF_A_DAY, A_MINUTE = 0.5, 1 / 1440
 
 
@@ -83,7 +87,9 @@ async def test_pod_with_unreadable_kept_revisions_removes_no_entry(site: Site, m
 
 async def test_start_marks_its_entry_for_its_revision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     start(site, monkeypatch, "new", "new")
-    assert [each.name for each in site.shared.glob("*.use")] == [site.mark(Entry(site.shared, site.key()), NEW).name]
+    assert [each.name for each in site.shared.glob("*.use")] == [
+        site.mark(RecipeEntry(site.shared, site.key()), NEW).name
+    ]
 
 
 async def test_start_without_a_revision_marks_its_entry_without_a_user(
@@ -92,12 +98,12 @@ async def test_start_without_a_revision_marks_its_entry_without_a_user(
     site.kept_revisions.write_text(KeptRevisions(resource=RESOURCE, revisions=("new",)).model_dump_json())
     monkeypatch.delenv(REVISION_VARIABLE, raising=False)
     site.start("any")
-    assert [each.name for each in site.shared.glob("*.use")] == [site.mark(Entry(site.shared, site.key())).name]
+    assert [each.name for each in site.shared.glob("*.use")] == [site.mark(RecipeEntry(site.shared, site.key())).name]
 
 
 @pytest.mark.parametrize(("user", "days"), [(NEW, HALF_A_DAY), (OLD, A_MINUTE)], ids=["needed", "just now"])
 async def test_mark_of_a_needed_or_recent_entry_is_kept(
-    site: Site, monkeypatch: pytest.MonkeyPatch, user: RevisionId, days: float
+    site: Site, monkeypatch: pytest.MonkeyPatch, user: RecipeRevisionId, days: float
 ) -> None:
     entry = site.put("marked", b"x", days, user)
     start(site, monkeypatch, "new", "new")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.snapshots import bytes_below
+from gaudi_runtime.artifacts.sources.snapshots import snapshot_bytes_below
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
 from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import FILES, HALF, WEIGHTS, Site
@@ -26,7 +26,7 @@ def move(site: Site, commit: str = OTHER) -> None:
 
 def disk_of(site: Site, size: int) -> None:
     """Simulate a disk of `size` bytes."""
-    site.free = lambda _: size - bytes_below(site.root)
+    site.free = lambda _: size - snapshot_bytes_below(site.root)
 
 
 @pytest.mark.parametrize("revision", [COMMIT, "main"])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.download import CHUNK_BYTES, matches_checksum
-from gaudi_runtime.artifacts.sources.listing import RemoteFile
+from gaudi_runtime.artifacts.sources.download import CHUNK_BYTES, download_matches_checksum
+from gaudi_runtime.artifacts.sources.listing import ListedFile
 from gaudi_runtime.errors import ModelUnreadable
 from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
@@ -15,18 +15,18 @@ from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 CONTENT = b'{"model_type": "llama"}'
 
 
-def checksum_of(*, sha256: bool) -> RemoteFile:
+def checksum_of(*, sha256: bool) -> ListedFile:
     """Return a hub's entry for a file. Large files have a SHA-256 digest, small files only a git object ID."""
     blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT, usedforsecurity=False).hexdigest()
     digest = hashlib.sha256(CONTENT).hexdigest() if sha256 else None
-    return RemoteFile(path="config.json", size=len(CONTENT), blob_id=blob, sha256=digest)
+    return ListedFile(path="config.json", size=len(CONTENT), blob_id=blob, sha256=digest)
 
 
 def test_large_file_reports_progress_every_few_megabytes(tmp_path: Path) -> None:
     file, seen = tmp_path / "large", list[None]()
     file.touch()
     os.truncate(file, CHUNK_BYTES + 1)
-    matches_checksum(file, checksum_of(sha256=True), lambda: seen.append(None))
+    download_matches_checksum(file, checksum_of(sha256=True), lambda: seen.append(None))
     assert len(seen) == 2
 
 
@@ -35,7 +35,7 @@ def test_large_file_reports_progress_every_few_megabytes(tmp_path: Path) -> None
 def test_changed_byte_of_a_small_file_is_detected(tmp_path: Path, sha256: bool, content: bytes, whole: bool) -> None:
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    assert matches_checksum(file, checksum_of(sha256=sha256), lambda: None) is whole
+    assert download_matches_checksum(file, checksum_of(sha256=sha256), lambda: None) is whole
 
 
 def test_file_damaged_in_transit_is_fetched_again(site: Site) -> None:

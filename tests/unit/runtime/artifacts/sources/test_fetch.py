@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, select_files
+from gaudi_runtime.artifacts.sources.listing import ListedFile, Listing, select_listed_files
 from gaudi_runtime.process.signals import Stopped
 from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
@@ -48,8 +48,8 @@ def test_weights_in_other_formats_are_not_fetched(site: Site) -> None:
 
 
 def test_largest_file_is_fetched_first() -> None:
-    files = tuple(RemoteFile(f"{size}.safetensors", size, "") for size in (1, 3, 2))
-    assert [each.size for each in select_files("a/b", Listing(COMMIT, files))] == [3, 2, 1]
+    files = tuple(ListedFile(f"{size}.safetensors", size, "") for size in (1, 3, 2))
+    assert [each.size for each in select_listed_files("a/b", Listing(COMMIT, files))] == [3, 2, 1]
 
 
 def test_consolidated_weights_are_fetched_if_no_others_exist(site: Site) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.listing import RemoteFile
-from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, bytes_below, bytes_of
+from gaudi_runtime.artifacts.sources.listing import ListedFile
+from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, snapshot_bytes_below, snapshot_file_bytes
 
 YOUNG, OLDEST, OLD, NEXT = (digit * 40 for digit in "abcd")
 
@@ -21,7 +21,7 @@ def three(tmp_path: Path) -> SnapshotStore:
     for commit, days in ((YOUNG, 1), (OLDEST, 3), (OLD, 2)):
         found.prepare_folders(commit)
         (found.partial_folder(commit) / "config.json").write_text("{}")
-        found.publish_snapshot(commit, [RemoteFile("config.json", 2, "")])
+        found.publish_snapshot(commit, [ListedFile("config.json", 2, "")])
         mark = found.folder / f"{commit}.use"
         mark.touch()
         used = mark.stat().st_mtime - days * 86_400
@@ -76,18 +76,18 @@ def test_reopened_snapshot_replaces_an_earlier_partial_folder(three: SnapshotSto
 
 
 def test_size_of_a_folder_is_none(tmp_path: Path) -> None:
-    assert bytes_of(tmp_path) is None
+    assert snapshot_file_bytes(tmp_path) is None
 
 
 def test_empty_file_counts_no_bytes(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    assert bytes_below(tmp_path) == 0
+    assert snapshot_bytes_below(tmp_path) == 0
 
 
 def test_linked_file_counts_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").hardlink_to(tmp_path / "a")
-    assert bytes_below(tmp_path) == 1
+    assert snapshot_bytes_below(tmp_path) == 1
 
 
 def test_folder_removed_during_the_count_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,4 +103,4 @@ def test_folder_removed_during_the_count_is_no_error(tmp_path: Path, monkeypatch
         return found
 
     monkeypatch.setattr(Path, "is_file", remove_folder)
-    assert bytes_below(tmp_path / "model") == 0
+    assert snapshot_bytes_below(tmp_path / "model") == 0

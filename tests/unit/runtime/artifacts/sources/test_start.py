@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.fetch import fetch_model, fetch_repository, read_hub_access
+from gaudi_runtime.artifacts.sources.fetch import fetch_model, fetch_repository, read_hub_access_for_fetch
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
     EngineName,
-    HubRepository,
+    HubRepositoryConfig,
     QuantizationConfig,
     QuantizationMethod,
     RuntimeConfig,
@@ -29,7 +29,9 @@ from tests.unit.runtime.configs import sim_config
 def config(site: Site, engine: EngineName) -> RuntimeConfig:
     """Return a configuration that names the hub's repository."""
     plain = sim_config()
-    model = plain.model.model_copy(update={"path": str(site.root), "hub": HubRepository(repo=REPO, revision=COMMIT)})
+    model = plain.model.model_copy(
+        update={"path": str(site.root), "hub": HubRepositoryConfig(repo=REPO, revision=COMMIT)}
+    )
     return plain.model_copy(update={"model": model, "engine": EngineConfig(name=engine)})
 
 
@@ -72,7 +74,7 @@ async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None
 async def test_every_piece_resets_the_stall_clock(site: Site, board: Board) -> None:
     moved: list[None] = []
     board.restart_stall_clock = lambda: moved.append(None)  # type: ignore[method-assign]
-    hub = HubRepository(repo=REPO, revision=COMMIT)
+    hub = HubRepositoryConfig(repo=REPO, revision=COMMIT)
     fetch_repository(hub, site.root, None, board, threading.Event())
     assert len(moved) >= len(FILES)
 
@@ -169,7 +171,7 @@ async def test_adapter_of_a_hub_is_fetched_with_the_model(site: Site, board: Boa
     mounted_config = tmp_path / "mounted"
     plain = config(site, EngineName.VLLM)
     adapters = (
-        AdapterConfig(name="sql", path=str(site.root), hub=HubRepository(repo=REPO, revision=COMMIT)),
+        AdapterConfig(name="sql", path=str(site.root), hub=HubRepositoryConfig(repo=REPO, revision=COMMIT)),
         AdapterConfig(name="code", path=str(mounted_config)),
     )
     model = plain.model.model_copy(update={"path": str(mounted_config), "hub": None, "adapters": adapters})
@@ -205,6 +207,9 @@ async def test_token_is_not_sent_without_tls(
 
 
 def test_endpoint_without_tls_is_allowed_without_a_token() -> None:
-    assert read_hub_access({"HF_ENDPOINT": "http://hub.example"}) == (None, "http://hub.example")
-    assert read_hub_access({"HF_ENDPOINT": "https://hub.example", "HF_TOKEN": "a"}) == ("a", "https://hub.example")
-    assert read_hub_access({"HF_TOKEN": "a"}) == ("a", None)
+    assert read_hub_access_for_fetch({"HF_ENDPOINT": "http://hub.example"}) == (None, "http://hub.example")
+    assert read_hub_access_for_fetch({"HF_ENDPOINT": "https://hub.example", "HF_TOKEN": "a"}) == (
+        "a",
+        "https://hub.example",
+    )
+    assert read_hub_access_for_fetch({"HF_TOKEN": "a"}) == ("a", None)

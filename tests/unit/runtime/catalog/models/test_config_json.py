@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.catalog.models.config_json import parse_config, read_checkpoint, read_config
+from gaudi_runtime.catalog.models.config_json import parse_config_json, read_checkpoint, read_config
 from gaudi_runtime.catalog.models.known import known_models
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
@@ -17,7 +17,7 @@ LLAMA: dict[str, Any] = known_models()["meta-llama/llama-3.1-8b"]["config"]
 
 
 def test_json_text_and_mapping_result_in_the_same_shape() -> None:
-    assert parse_config(json.dumps(LLAMA)) == read_config(LLAMA)
+    assert parse_config_json(json.dumps(LLAMA)) == read_config(LLAMA)
 
 
 def test_null_field_is_read_as_missing() -> None:
@@ -103,7 +103,7 @@ def test_wrong_value_is_refused_with_a_message(change: dict[str, Any], sentence:
 )
 def test_text_that_is_no_config_is_refused(text: str, words: str) -> None:
     with pytest.raises(ModelUnreadable, match=words):
-        parse_config(text)
+        parse_config_json(text)
 
 
 def test_unknown_family_is_refused_with_the_known_families() -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from gaudi_runtime.catalog.models.known import known_models, known_shape
 from gaudi_runtime.catalog.models.rank_memory import (
     QUANTIZED_BITS,
-    Spread,
+    RankSpread,
+    rank_workspace_bytes,
     stage_layers,
     stage_memory,
-    workspace_bytes,
 )
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import QuantizationMethod
@@ -32,11 +32,11 @@ LLAMA = shape_of("meta-llama/Llama-3.1-8B")
 
 def spread(
     tensor: int = 1, pipeline: int = 1, method: QuantizationMethod | None = None, experts: int | None = None
-) -> Spread:
-    return Spread(tensor, pipeline, 2, 2, method, experts)
+) -> RankSpread:
+    return RankSpread(tensor, pipeline, 2, 2, method, experts)
 
 
-def weights(shape: ModelShape, how: Spread) -> int:
+def weights(shape: ModelShape, how: RankSpread) -> int:
     return max(stage.weight_bytes for stage in stage_memory(shape, how, 128))
 
 
@@ -49,7 +49,7 @@ def test_seed_000_llama_3_1_8b_weighs_14_97_gib() -> None:
 
 
 def test_seed_000_profile_run_of_4096_tokens_takes_504_mib() -> None:
-    assert workspace_bytes(LLAMA, 4096, 4, ranks=1, dtype_bytes=2) / MIB == pytest.approx(504, rel=0.02)
+    assert rank_workspace_bytes(LLAMA, 4096, 4, ranks=1, dtype_bytes=2) / MIB == pytest.approx(504, rel=0.02)
 
 
 def test_seed_000_block_of_llama_3_1_8b_takes_16_mib() -> None:
@@ -75,7 +75,7 @@ def test_latent_vector_is_replicated_on_every_card() -> None:
 
 
 def test_fp8_block_takes_half_the_bytes_of_bfloat16() -> None:
-    assert stage_memory(LLAMA, Spread(1, 1, 2, 1), 128)[0].block_bytes == 8 * MIB
+    assert stage_memory(LLAMA, RankSpread(1, 1, 2, 1), 128)[0].block_bytes == 8 * MIB
 
 
 def test_two_cards_divide_all_weights() -> None:
@@ -83,7 +83,7 @@ def test_two_cards_divide_all_weights() -> None:
 
 
 def test_float32_weights_take_double_the_bytes() -> None:
-    assert weights(LLAMA, Spread(1, 1, 4, 4)) == 2 * weights(LLAMA, spread())
+    assert weights(LLAMA, RankSpread(1, 1, 4, 4)) == 2 * weights(LLAMA, spread())
 
 
 def test_inc_leaves_embeddings_and_head_in_16_bits() -> None:

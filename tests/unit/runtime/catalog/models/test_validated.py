@@ -5,11 +5,11 @@ import pytest
 from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.validated import (
     ValidatedModel,
-    last_supporting_release,
+    last_release_for_validated_model,
     validated_models,
     validations_by_card,
 )
-from gaudi_runtime.knobs.check import setting_errors
+from gaudi_runtime.knobs.setting_errors import setting_errors
 
 
 def test_each_model_is_listed_once_per_card() -> None:
@@ -57,5 +57,5 @@ def test_model_in_the_list_of_the_plugin_is_validated(model: str) -> None:
 @pytest.mark.parametrize("model", ["meta-llama/Llama-3.2-11B-Vision", "meta-llama/Llama-3.2-90B-Vision-Instruct"])
 def test_model_that_no_supported_release_can_start_has_no_rows(model: str) -> None:
     assert validations_by_card(model) == {}
-    assert last_supporting_release(model) == "0.10.2"
-    assert last_supporting_release("meta-llama/Llama-3.2-1B") is None
+    assert last_release_for_validated_model(model) == "0.10.2"
+    assert last_release_for_validated_model("meta-llama/Llama-3.2-1B") is None

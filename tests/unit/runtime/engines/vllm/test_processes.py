@@ -9,23 +9,23 @@ SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
 """A shell with a child process that prints both process ids."""
 ENDS = """
 import subprocess, sys
-from gaudi_runtime.process.children import descendants, end_children, measure_activity
+from gaudi_runtime.process.children import child_processes, end_children, measure_activity
 subprocess.Popen(["sh", "-c", sys.argv[1]], stdout=subprocess.PIPE).stdout.readline()
 print(measure_activity()[0], flush=True)
-print(*(child.pid for child in descendants()), sep="\\n", flush=True)
+print(*(child.pid for child in child_processes()), sep="\\n", flush=True)
 end_children()
-print(len(descendants()), flush=True)
+print(len(child_processes()), flush=True)
 sys.stdin.readline()
 """
 LEAVES = """
 import subprocess, sys
 from pathlib import Path
 from gaudi_runtime.process import exit
-from gaudi_runtime.contract.report import RuntimeFailure
+from gaudi_runtime.contract.report import RuntimeFailureReport
 exit.TERMINATION_LOG = Path(sys.argv[1])
 print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
 if sys.argv[2] != "at once":
-    exit.exit_with_failure(RuntimeFailure(reason="EngineLost", message=sys.argv[2]))
+    exit.exit_with_failure(RuntimeFailureReport(reason="EngineLost", message=sys.argv[2]))
 exit.exit_at_once()
 """
 RUNTIME = """

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import Bounds, DecodeSpace, PromptSpace, ShapeSpace
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeShapeSpace, PromptShapeSpace, ShapeBounds, ShapeSpace
 
 MOST = 12
 
@@ -26,17 +26,17 @@ def small_limits(draw: st.DrawFn) -> Limits:
     )
 
 
-PROMPTS = st.builds(PromptSpace, small_limits(), with_context=st.booleans())
-DECODES = st.builds(DecodeSpace, small_limits(), st.integers(1, 7))
+PROMPTS = st.builds(PromptShapeSpace, small_limits(), with_context=st.booleans())
+DECODES = st.builds(DecodeShapeSpace, small_limits(), st.integers(1, 7))
 SPACES = PROMPTS | DECODES
 
 
 def scan(space: ShapeSpace) -> list[Bucket]:
     """Return every admissible shape. A partly cached block counts as a block."""
-    return [Bucket(*shape) for shape in (_prompts(space) if isinstance(space, PromptSpace) else _decodes(space))]
+    return [Bucket(*shape) for shape in (_prompts(space) if isinstance(space, PromptShapeSpace) else _decodes(space))]
 
 
-def _prompts(space: PromptSpace) -> list[tuple[int, int, int]]:
+def _prompts(space: PromptShapeSpace) -> list[tuple[int, int, int]]:
     limits = space.limits
     sizes, lengths = range(1, limits.max_num_prefill_seqs + 1), range(1, limits.max_model_len + 1)
     found = []
@@ -48,7 +48,7 @@ def _prompts(space: PromptSpace) -> list[tuple[int, int, int]]:
 
 
 def _decodes(space: ShapeSpace) -> list[tuple[int, int, int]]:
-    assert isinstance(space, DecodeSpace)
+    assert isinstance(space, DecodeShapeSpace)
     limits, kv_blocks = space.limits, space.kv_blocks
     longest = ceil(limits.max_model_len / limits.block_size)
     found = []
@@ -67,7 +67,7 @@ def test_admitted_shapes_equal_those_of_a_scan(space: ShapeSpace) -> None:
 
 @given(SPACES)
 def test_bounds_are_minimum_and_maximum_of_all_shapes(space: ShapeSpace) -> None:
-    assert space.bounds() == tuple(Bounds(min(values), max(values)) for values in zip(*scan(space), strict=True))
+    assert space.bounds() == tuple(ShapeBounds(min(values), max(values)) for values in zip(*scan(space), strict=True))
 
 
 @given(SPACES)

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
-from gaudi_runtime.planning.optimal.axes import Axes, cells_of, choose_axes, round_to_axes
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeShapeSpace, PromptShapeSpace, ShapeSpace
+from gaudi_runtime.planning.optimal.axes import Axes, cells_of_axes, choose_axes, round_to_axes
 
 
-def prompts(length: int, tokens: int, prefills: int = 1, block: int = 128, *, context: bool = False) -> PromptSpace:
+def prompts(
+    length: int, tokens: int, prefills: int = 1, block: int = 128, *, context: bool = False
+) -> PromptShapeSpace:
     limits = Limits(
         max_model_len=length,
         max_num_seqs=8,
@@ -21,11 +23,11 @@ def prompts(length: int, tokens: int, prefills: int = 1, block: int = 128, *, co
         max_num_batched_tokens=tokens,
         block_size=block,
     )
-    return PromptSpace(limits, with_context=context)
+    return PromptShapeSpace(limits, with_context=context)
 
 
-def decodes(seqs: int, kv_blocks: int) -> DecodeSpace:
-    return DecodeSpace(Limits(max_model_len=2048, max_num_seqs=seqs, max_num_batched_tokens=2048), kv_blocks)
+def decodes(seqs: int, kv_blocks: int) -> DecodeShapeSpace:
+    return DecodeShapeSpace(Limits(max_model_len=2048, max_num_seqs=seqs, max_num_batched_tokens=2048), kv_blocks)
 
 
 ALL_512 = {1: (1000,)}
@@ -85,7 +87,7 @@ def test_dimension_without_variation_has_its_value_and_the_largest() -> None:
 def test_shape_that_rounding_makes_inadmissible_is_not_rounded() -> None:
     space = prompts(512, 1024, prefills=4)
     axes: Axes = ([2, 4], [256, 512], [0])
-    rounded, kept = cells_of(space, {Bucket(3, 300, 0): 1.0, Bucket(1, 300, 0): 2.0}, axes)
+    rounded, kept = cells_of_axes(space, {Bucket(3, 300, 0): 1.0, Bucket(1, 300, 0): 2.0}, axes)
     assert (rounded, kept) == ({Bucket(2, 512, 0): 2.0}, {Bucket(3, 300, 0): 1.0})
 
 

@@ -10,7 +10,7 @@ import pytest
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan
+from gaudi_runtime.planning.optimal.cost import price_in_graphs, score_plan_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
@@ -36,7 +36,7 @@ def exponential(tokens: int) -> BucketPlan:
 
 
 def padding(plan: BucketPlan) -> float:
-    verdict = score_plan(plan, PROMPT, learned_and_judged()[1], COST)
+    verdict = score_plan_cost(plan, PROMPT, learned_and_judged()[1], COST)
     assert verdict.coverage == 1.0
     assert verdict.padding is not None
     return verdict.padding

@@ -9,13 +9,13 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.planning.optimal.cost import score_plan, typical_cost
+from gaudi_runtime.planning.optimal.cost import score_plan_cost, typical_cost
 from gaudi_runtime.planning.optimal.fewest_graphs import (
     TOLERANCE,
-    ReferencePlan,
+    FewestGraphsReference,
     find_fewest_buckets,
 )
-from gaudi_runtime.planning.optimal.prior import TrafficKind, prior_kinds, prior_traffic
+from gaudi_runtime.planning.optimal.prior import PriorTrafficKind, prior_kinds, prior_traffic
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 
@@ -39,8 +39,8 @@ def plans(with_context: bool) -> tuple[BucketPlan, BucketPlan]:
     )
 
 
-def padding(plan: BucketPlan, phase: BucketPhase, kind: TrafficKind) -> float:
-    found = score_plan(plan, phase, Traffic(kind.weights, kind.weights), COST)
+def padding(plan: BucketPlan, phase: BucketPhase, kind: PriorTrafficKind) -> float:
+    found = score_plan_cost(plan, phase, Traffic(kind.weights, kind.weights), COST)
     assert found.coverage == 1.0
     assert found.padding is not None
     return found.padding
@@ -63,8 +63,8 @@ def test_plan_has_at_most_three_quarters_of_the_exponential_graphs(with_context:
 
 def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     plan = make_plan(EXPONENTIAL, LIMITS, KV_BLOCKS)
-    kinds = (TrafficKind("traffic", {Bucket(7, 1, 100): 1.0}),)
-    buckets = find_fewest_buckets(DECODE, kinds, KV_BLOCKS, ReferencePlan(plan, LIMITS, COST))
+    kinds = (PriorTrafficKind("traffic", {Bucket(7, 1, 100): 1.0}),)
+    buckets = find_fewest_buckets(DECODE, kinds, KV_BLOCKS, FewestGraphsReference(plan, LIMITS, COST))
     # The plan has one row for the shape. Contiguous attention also needs a bucket with all blocks in this row. The last
     # bucket is for the largest batch.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
@@ -81,12 +81,14 @@ def test_unobserved_traffic_pads_at_most_1_25_times_as_exponential(phase: Bucket
 
 
 def test_shape_without_a_bucket_costs_its_fallback_bucket() -> None:
-    rival = ReferencePlan(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
-    kind = TrafficKind("traffic", {Bucket(2, 1, 4): 1.0})
+    rival = FewestGraphsReference(BucketPlan(prompt=(), decode=(Bucket(1, 1, 8),)), LIMITS, COST)
+    kind = PriorTrafficKind("traffic", {Bucket(2, 1, 4): 1.0})
     assert rival.padded_compute(DECODE, kind) == COST(DECODE, Bucket(4, 1, 8))
 
 
 def test_kind_without_shapes_is_refused() -> None:
     plan = make_plan(EXPONENTIAL, LIMITS, KV_BLOCKS)
     with pytest.raises(PlanImpossible, match="has no decode shape within the limits"):
-        find_fewest_buckets(DECODE, (TrafficKind("traffic", {}),), KV_BLOCKS, ReferencePlan(plan, LIMITS, COST))
+        find_fewest_buckets(
+            DECODE, (PriorTrafficKind("traffic", {}),), KV_BLOCKS, FewestGraphsReference(plan, LIMITS, COST)
+        )

@@ -8,8 +8,8 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.planning.coverage import plan_coverage
-from gaudi_runtime.planning.optimal.cost import score_plan, typical_cost
-from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_traffic
+from gaudi_runtime.planning.optimal.cost import score_plan_cost, typical_cost
+from gaudi_runtime.planning.optimal.prior import prior_traffic, sum_prior_traffic
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 from tests.support.grids import GRIDS, decode_grid
@@ -29,12 +29,12 @@ CONTIGUOUS = LIMITS.model_copy(update={"contiguous_paged_attention": True})
 
 @cache
 def prior_of(limits: Limits) -> Traffic:
-    return Traffic({}, sum_traffic(prior_traffic(DECODE, limits, KV_BLOCKS, typical_cost(128))))
+    return Traffic({}, sum_prior_traffic(prior_traffic(DECODE, limits, KV_BLOCKS, typical_cost(128))))
 
 
 def padding(plan: BucketPlan, limits: Limits) -> float:
     assert plan_coverage(plan, limits, KV_BLOCKS).decode.missing == 0
-    found = score_plan(plan, DECODE, prior_of(limits), typical_cost(128))
+    found = score_plan_cost(plan, DECODE, prior_of(limits), typical_cost(128))
     assert found.coverage == 1.0
     assert found.padding is not None
     return found.padding

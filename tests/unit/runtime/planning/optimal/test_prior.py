@@ -7,10 +7,16 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, PromptSpace, ShapeSpace
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeShapeSpace, PromptShapeSpace, ShapeSpace
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
-from gaudi_runtime.planning.optimal.prior import BUSY_RATIO, TrafficKind, geometric_sizes, prior_kinds, prior_traffic
+from gaudi_runtime.planning.optimal.prior import (
+    BUSY_RATIO,
+    PriorTrafficKind,
+    geometric_prior_sizes,
+    prior_kinds,
+    prior_traffic,
+)
 from gaudi_runtime.traffic.histogram import Traffic
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
@@ -18,7 +24,7 @@ LIMITS = Limits(max_model_len=8192, max_num_seqs=64, max_num_batched_tokens=8192
 COST = typical_cost(128)
 
 
-def compute(phase: BucketPhase, kind: TrafficKind) -> float:
+def compute(phase: BucketPhase, kind: PriorTrafficKind) -> float:
     return sum(weight * COST(phase, shape) for shape, weight in kind.weights.items())
 
 
@@ -44,8 +50,8 @@ def limits(draw: st.DrawFn) -> Limits:
 @given(limits(), st.integers(1, 20_000))
 def test_every_shape_is_admissible(limits: Limits, kv_blocks: int) -> None:
     spaces: dict[BucketPhase, ShapeSpace] = {
-        PROMPT: PromptSpace(limits, with_context=limits.has_context),
-        DECODE: DecodeSpace(limits, kv_blocks),
+        PROMPT: PromptShapeSpace(limits, with_context=limits.has_context),
+        DECODE: DecodeShapeSpace(limits, kv_blocks),
     }
     for phase, space in spaces.items():
         for kind in prior_traffic(phase, limits, kv_blocks, COST):
@@ -99,7 +105,7 @@ def test_sequences_are_limited_by_the_device_memory() -> None:
 LEARNED = Traffic({Bucket(1, 700, 0): 1.0}, {Bucket(2, 1, 9): 1.0})
 
 
-def unobserved(phase: BucketPhase) -> list[TrafficKind]:
+def unobserved(phase: BucketPhase) -> list[PriorTrafficKind]:
     """Return the kinds of assumed traffic that are added to the learned traffic."""
     return [kind for kind in Optimizer(LEARNED, LIMITS, 2000).traffic_kinds(phase) if kind.name in names(phase, LIMITS)]
 
@@ -111,7 +117,7 @@ def test_every_kind_is_added_to_learned_traffic(phase: BucketPhase) -> None:
 
 @pytest.mark.parametrize("phase", list(BucketPhase))
 def test_prior_has_a_tenth_of_the_compute_of_learned_traffic(phase: BucketPhase) -> None:
-    learned = compute(phase, TrafficKind("learned", LEARNED.shapes_of(phase)))
+    learned = compute(phase, PriorTrafficKind("learned", LEARNED.shapes_of(phase)))
     assert sum(compute(phase, kind) for kind in unobserved(phase)) == pytest.approx(learned / 10)
 
 
@@ -121,5 +127,5 @@ def test_prior_may_be_padded_1_25_times_like_exponential(phase: BucketPhase) -> 
 
 
 def test_sizes_are_evenly_spaced_and_end_with_the_maximum() -> None:
-    assert geometric_sizes(1, 16, 1) == [1, 2, 4, 8, 16]
-    assert geometric_sizes(5, 5, 8) == [5]
+    assert geometric_prior_sizes(1, 16, 1) == [1, 2, 4, 8, 16]
+    assert geometric_prior_sizes(5, 5, 8) == [5]

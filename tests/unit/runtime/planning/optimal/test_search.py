@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.planning.optimal.admissible_shapes import DecodeSpace, holds
+from gaudi_runtime.planning.optimal.admissible_shapes import DecodeShapeSpace, holds_shape
 from gaudi_runtime.planning.optimal.axes import Axes
 from gaudi_runtime.planning.optimal.cost import Price, price_in_graphs
-from gaudi_runtime.planning.optimal.optimizer import fill_budget
-from gaudi_runtime.planning.optimal.search import PhaseInput, Search
+from gaudi_runtime.planning.optimal.optimizer import optimize_within_budget
+from gaudi_runtime.planning.optimal.search import Search, SearchPhaseInput
 from tests.support.token_cost import token_cost
 
 DECODE = BucketPhase.DECODE
@@ -33,13 +33,14 @@ def search_of(cells: dict[Bucket, float], *, rows: bool = False, price: Price = 
         block_size=1,
         contiguous_paged_attention=rows,
     )
-    return Search([PhaseInput(DecodeSpace(limits, 24), AXES, cells, rows)], COST, price)
+    return Search([SearchPhaseInput(DecodeShapeSpace(limits, 24), AXES, cells, rows)], COST, price)
 
 
 def padded_cost(plan: tuple[Bucket, ...], cells: dict[Bucket, float]) -> float:
     """Return the compute of all cells, each padded to the first bucket that holds it."""
     return sum(
-        weight * COST(DECODE, next(bucket for bucket in plan if holds(bucket, cell))) for cell, weight in cells.items()
+        weight * COST(DECODE, next(bucket for bucket in plan if holds_shape(bucket, cell)))
+        for cell, weight in cells.items()
     )
 
 
@@ -85,17 +86,17 @@ def test_budget_is_held_and_more_budget_never_costs_much_more(
     cells: dict[Bucket, float], rows: bool, budget: int, price: Price
 ) -> None:
     search = search_of(cells, rows=rows, price=price)
-    fill_budget(search, budget)
+    optimize_within_budget(search, budget)
     assert search.price <= budget
     smaller = search.cost
-    fill_budget(search, 2 * budget)
+    optimize_within_budget(search, 2 * budget)
     assert search.cost <= 1.1 * smaller
 
 
 @given(CELLS, st.integers(1, 20))
 def test_each_row_has_a_bucket_with_all_blocks(cells: dict[Bucket, float], budget: int) -> None:
     search = search_of(cells, rows=True)
-    fill_budget(search, budget)
+    optimize_within_budget(search, budget)
     plan = search.buckets(DECODE)
     assert {bucket.batch_size for bucket in plan} == {bucket.batch_size for bucket in plan if bucket.num_blocks == 24}
 

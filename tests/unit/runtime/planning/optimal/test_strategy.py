@@ -16,7 +16,7 @@ from gaudi_runtime.planning.optimal import cost
 from gaudi_runtime.planning.optimal.cost import Price
 from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
-from gaudi_runtime.planning.optimal.strategy import optimal_buckets
+from gaudi_runtime.planning.optimal.strategy import optimal_strategy_buckets
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import parse_traffic
 
@@ -58,7 +58,7 @@ def test_exponential_is_planned_at_most_once(budget: dict[str, int], plans: int)
         return made[-1]
 
     settings = OptimalSettings(traffic=TRAFFIC, **budget)
-    optimal_buckets(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, 100, exponential)
+    optimal_strategy_buckets(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, 100, exponential)
     assert len(made) == plans
 
 
@@ -66,8 +66,8 @@ def test_plan_without_budget_pads_at_most_like_exponential() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), LIMITS, kv_blocks=100)
     traffic, token_cost = parse_traffic(TRAFFIC), cost.typical_cost(128)
     for phase in BucketPhase:
-        padding = cost.score_plan(chosen, phase, traffic, token_cost).padding
-        bound = cost.score_plan(rival, phase, traffic, token_cost).padding
+        padding = cost.score_plan_cost(chosen, phase, traffic, token_cost).padding
+        bound = cost.score_plan_cost(rival, phase, traffic, token_cost).padding
         assert padding is not None
         assert bound is not None
         assert padding <= bound * (1 + TOLERANCE)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.lookup import Finder
+from gaudi_runtime.buckets.lookup import BucketLookup
 from gaudi_runtime.engines.vllm.workers.dummy_batches import smallest_prompt
 
 BLOCK, LONGEST = 4, 24
@@ -13,7 +13,9 @@ BUCKETS = st.sets(
 
 
 def padded_to(known: list[tuple[int, ...]], size: int, query: int, computed: int) -> tuple[int, ...] | None:
-    position = Finder([(each[0], each[1], each[2]) for each in known]).find_position(size, query, -(-computed // BLOCK))
+    position = BucketLookup([(each[0], each[1], each[2]) for each in known]).find_position(
+        size, query, -(-computed // BLOCK)
+    )
     return None if position is None else known[position]
 
 

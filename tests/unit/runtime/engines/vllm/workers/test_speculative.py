@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import (
+    BucketingRangeSettings,
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    Strategy,
+)
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.workers.speculative import NO_MATCH, equalize_drafts
 from gaudi_runtime.planning.planner import make_plan
@@ -17,8 +24,10 @@ from tests.unit.runtime.engines.vllm.workers.stand_in import KV_BLOCKS, bridge, 
 
 POLICY = BucketPolicy(
     strategy=Strategy.LINEAR,
-    prompt=PromptRanges(query=RangeSettings(min=128, step=128, max=512)),
-    decode=DecodeRanges(batch_size=RangeSettings(min=1, step=2, max=4), blocks=RangeSettings(min=8, step=8, max=24)),
+    prompt=PromptRanges(query=BucketingRangeSettings(min=128, step=128, max=512)),
+    decode=DecodeRanges(
+        batch_size=BucketingRangeSettings(min=1, step=2, max=4), blocks=BucketingRangeSettings(min=8, step=8, max=24)
+    ),
 )
 
 

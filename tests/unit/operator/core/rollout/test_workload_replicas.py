@@ -8,17 +8,17 @@ import pytest
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.replicas import (
-    count_ending_pods,
-    count_pods,
+from gaudi_operator.core.pods.pod_view import PodView
+from gaudi_operator.core.rollout.revision import Revision, RevisionPodGroup
+from gaudi_operator.core.rollout.rollout_step import RolloutStepPodCounts
+from gaudi_operator.core.rollout.workload_replicas import (
+    count_ending_workload_pods,
+    count_workload_pods,
     full_replicas,
     full_replicas_by_revision,
-    revision_of,
+    revision_of_workload,
     revisions_with_workloads,
 )
-from gaudi_operator.core.rollout.revision import PodGroup, Revision
-from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW, resource
@@ -33,9 +33,9 @@ def replica_set(name: str, replicas: int) -> Object:
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
-def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RevisionPodCounts, list[RevisionPodCounts]]:
+def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RolloutStepPodCounts, list[RolloutStepPodCounts]]:
     workloads = (replica_set("new", new), replica_set("old", old))
-    return count_pods(NEW, [NEW, OLD], Observed(resource(), replica_sets=workloads), pods)
+    return count_workload_pods(NEW, [NEW, OLD], Observed(resource(), replica_sets=workloads), pods)
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RevisionPodCoun
     ],
 )
 def test_revision_of_an_unlabelled_workload_comes_from_its_pods(spec: dict[str, Any]) -> None:
-    assert revision_of({"metadata": {"name": "tiny-old"}, "spec": spec}) == "old"
+    assert revision_of_workload({"metadata": {"name": "tiny-old"}, "spec": spec}) == "old"
 
 
 def test_foreign_workload_has_no_revision() -> None:
-    assert revision_of({"metadata": {"name": "other"}, "spec": {}}) == ""
+    assert revision_of_workload({"metadata": {"name": "other"}, "spec": {}}) == ""
 
 
 def test_unscheduled_and_missing_pods_are_counted_as_unplaced() -> None:
@@ -96,7 +96,7 @@ def test_group_that_served_earlier_counts_as_served() -> None:
 
 def test_deleted_revision_is_counted_as_the_oldest() -> None:
     workloads = (replica_set("new", 1), replica_set("gone", 1))
-    _, (gone,) = count_pods(NEW, [NEW], Observed(resource(), replica_sets=workloads), [])
+    _, (gone,) = count_workload_pods(NEW, [NEW], Observed(resource(), replica_sets=workloads), [])
     assert (gone.name, gone.number) == ("gone", 0)
 
 
@@ -124,7 +124,7 @@ def test_terminating_workload_has_no_replicas() -> None:
 
 
 def test_pods_of_a_deleted_workload_are_terminating() -> None:
-    assert count_ending_pods([serving("a", "gone")], Observed(resource()), Deadlines(NOW)) == 1
+    assert count_ending_workload_pods([serving("a", "gone")], Observed(resource()), Deadlines(NOW)) == 1
 
 
 def test_stored_revision_of_a_workload_is_used() -> None:
@@ -146,4 +146,4 @@ def test_deleted_revision_is_restored_from_its_groups(said: dict[str, int], size
     labels = {REVISION_LABEL: "old"}
     workload = {"metadata": {"name": "tiny-old", "labels": labels}, "spec": {"leaderWorkerTemplate": templates}}
     found = revisions_with_workloads([], Observed(resource(), leader_worker_sets=(workload,)))
-    assert found == [Revision("old", 0, {}, {"leader": True}, "", group=PodGroup(size, {"worker": True}))]
+    assert found == [Revision("old", 0, {}, {"leader": True}, "", group=RevisionPodGroup(size, {"worker": True}))]

@@ -8,12 +8,12 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, STATEFUL_SET, WATCHED, Kind
-from gaudi_operator.shell.lead import Leader, LeaderDependencies
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.leader import Leader, LeaderDependencies
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.polling.status_port import StatusPort
-from gaudi_operator.shell.watching.kopf_watches import WatchSession
+from gaudi_operator.shell.watching.kopf_watches import KopfWatchSession
 from gaudi_operator.shell.watching.list_watch import Seen
 from gaudi_runtime.contract.report import WarmupReport
 from tests.support.builders import gaudi_inference
@@ -21,9 +21,9 @@ from tests.unit.operator.shell.memory import NAMESPACE, Memory
 from tests.world.clock import moment
 from tests.world.loop import Loop
 
-NOT_FOUND = ApiResponse(404, b"{}")
+NOT_FOUND = ApiClientResponse(404, b"{}")
 OURS, GROUPS = (
-    ApiResponse(200, json.dumps({"resources": [{"name": kind.plural}]}).encode())
+    ApiClientResponse(200, json.dumps({"resources": [{"name": kind.plural}]}).encode())
     for kind in (RESOURCE, LEADER_WORKER_SET)
 )
 EVERYWHERE = (*WATCHED, CLASS)
@@ -41,10 +41,10 @@ class Term:
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         settings = Settings(runtime_image="runtime:1", watch_namespaces=namespaces)
         around = LeaderDependencies(self.memory.cluster, self._watch, self._fetch, clock)
-        self.leader = Leader(settings, around, Metrics())
+        self.leader = Leader(settings, around, MonitoringMetrics())
         self.task: asyncio.Task[bool] | None = None
 
-    async def _watch(self, session: WatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
+    async def _watch(self, session: KopfWatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
         self.watched, self.session = kinds, session
         await self.ended.wait()
 
@@ -107,8 +107,10 @@ def test_unserved_optional_kind_is_not_watched(new_term: Callable[..., Term]) ->
     assert set(term.watched) == set(EVERYWHERE)
 
 
-@pytest.mark.parametrize("silence", [ApiResponse(503, b"{}"), ConnectionError()])
-def test_failed_discovery_is_retried(new_term: Callable[..., Term], silence: ApiResponse | ConnectionError) -> None:
+@pytest.mark.parametrize("silence", [ApiClientResponse(503, b"{}"), ConnectionError()])
+def test_failed_discovery_is_retried(
+    new_term: Callable[..., Term], silence: ApiClientResponse | ConnectionError
+) -> None:
     term = new_term()
     term.memory.answers = [silence, OURS, silence, GROUPS]
     term.run(10)

@@ -10,9 +10,9 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.errors import StalledError, TransientError, WaitingError
-from gaudi_operator.shell.client import ApiResponse
+from gaudi_operator.shell.client import ApiClientResponse
 from gaudi_operator.shell.kinds import POD, SERVICE
-from gaudi_operator.shell.writing.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
+from gaudi_operator.shell.writing.writer import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
 from tests.support.builders import merged
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.world.api import Object, condition
@@ -255,7 +255,7 @@ async def test_new_object_is_created_with_one_request(memory: Memory, writer: Wr
 
 async def test_create_is_retried_when_the_name_is_free_again(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    memory.answers = [ApiResponse(409, b'{"reason": "Conflict"}')]
+    memory.answers = [ApiClientResponse(409, b'{"reason": "Conflict"}')]
     with pytest.raises(TransientError):
         await writer.perform(KEY, apply_port(1))
     assert memory.api.get("Service", "tiny") is None
@@ -263,7 +263,7 @@ async def test_create_is_retried_when_the_name_is_free_again(memory: Memory, wri
 
 async def test_other_create_error_does_not_read_the_owner(memory: Memory, writer: Writer) -> None:
     memory.resource()
-    memory.answers = [ApiResponse(503, b"{}")]
+    memory.answers = [ApiClientResponse(503, b"{}")]
     with pytest.raises(TransientError):
         await writer.perform(KEY, apply_port(1))
     assert [method for method, _ in memory.requests] == ["PATCH"]
@@ -369,7 +369,7 @@ async def test_status_of_a_deleted_resource_is_not_written(memory: Memory, write
 
 async def test_refused_status_is_an_error(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
-    memory.answers = [ApiResponse(422, b"{}")]
+    memory.answers = [ApiClientResponse(422, b"{}")]
     with pytest.raises(StalledError):
         await writer.write_status(resource, GaudiInferenceStatus(replicas=1))
 
@@ -383,7 +383,7 @@ async def test_time_of_the_last_status_write_is_kept_by_uid(memory: Memory, writ
 
 async def test_status_write_times_are_kept_for_recent_resources(memory: Memory, writer: Writer) -> None:
     resource = memory.resource()
-    memory.answers = [ApiResponse(404, b"{}")] * 10_001
+    memory.answers = [ApiClientResponse(404, b"{}")] * 10_001
     for number in range(10_001):
         gone = {**resource, "metadata": {**resource["metadata"], "uid": str(number)}}
         await writer.write_status(gone, GaudiInferenceStatus(replicas=1))

@@ -7,8 +7,13 @@ import pytest
 from pydantic import Field, StringConstraints, create_model
 
 from gaudi_operator.api.base import ApiModel, Labels, Quantity
-from gaudi_operator.api.schema import Schema, SchemaError, status_schema, structural_schema
-from gaudi_operator.api.schema_keywords import Rule, config_with_rules
+from gaudi_operator.api.schema_keywords import SchemaRule, schema_config_with_rules
+from gaudi_operator.api.structural_schema import (
+    Schema,
+    StructuralSchemaError,
+    structural_schema,
+    structural_status_schema,
+)
 
 Short = Annotated[str, Field(max_length=8)]
 
@@ -50,7 +55,9 @@ class Bare(ApiModel):
 class Guarded(ApiModel):
     """A model with a validation rule."""
 
-    model_config = config_with_rules(Rule(rule="self.low <= self.high", message="low must be at most high"))
+    model_config = schema_config_with_rules(
+        SchemaRule(rule="self.low <= self.high", message="low must be at most high")
+    )
     low: int
     high: int
 
@@ -110,7 +117,7 @@ def test_quantity_is_int_or_string_with_its_pattern() -> None:
 
 
 def test_union_of_other_types_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"\['boolean', 'integer'\] cannot be a union"):
+    with pytest.raises(StructuralSchemaError, match=r"\['boolean', 'integer'\] cannot be a union"):
         field(int | bool)
 
 
@@ -135,7 +142,7 @@ def test_tuple_is_a_list_of_fixed_length() -> None:
 
 
 def test_mixed_tuple_is_refused() -> None:
-    with pytest.raises(SchemaError, match="a tuple with members of several types"):
+    with pytest.raises(StructuralSchemaError, match="a tuple with members of several types"):
         field(tuple[int, Short])
 
 
@@ -198,28 +205,28 @@ def test_empty_default_is_dropped() -> None:
 
 
 def test_object_default_different_from_field_defaults_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"must be that of its fields \{'size': 3\}, not \{'size': 4\}"):
+    with pytest.raises(StructuralSchemaError, match=r"must be that of its fields \{'size': 3\}, not \{'size': 4\}"):
         field(Inner, Inner(size=4))
 
 
 @pytest.mark.parametrize("annotation", [str, Annotated[str, Field(pattern="a")]])
 def test_string_without_bound_is_refused(annotation: Any) -> None:
-    with pytest.raises(SchemaError, match="maxLength is missing on this string"):
+    with pytest.raises(StructuralSchemaError, match="maxLength is missing on this string"):
         field(annotation)
 
 
 def test_list_without_bound_is_refused() -> None:
-    with pytest.raises(SchemaError, match="maxItems is missing on this array"):
+    with pytest.raises(StructuralSchemaError, match="maxItems is missing on this array"):
         field(tuple[int, ...])
 
 
 def test_map_without_bound_is_refused() -> None:
-    with pytest.raises(SchemaError, match="maxProperties is missing on this object"):
+    with pytest.raises(StructuralSchemaError, match="maxProperties is missing on this object"):
         field(dict[Short, int])
 
 
 def test_unbounded_string_inside_a_list_is_refused() -> None:
-    with pytest.raises(SchemaError, match="maxLength is missing on this string"):
+    with pytest.raises(StructuralSchemaError, match="maxLength is missing on this string"):
         field(Annotated[tuple[str, ...], Field(max_length=2)])
 
 
@@ -234,11 +241,15 @@ def test_rule_of_a_model_is_in_the_schema() -> None:
 
 
 def test_status_accepts_values_of_newer_releases() -> None:
-    assert status_schema(field(Colour)) == {"type": "string", "maxLength": 64, "description": "An enum of colours."}
+    assert structural_status_schema(field(Colour)) == {
+        "type": "string",
+        "maxLength": 64,
+        "description": "An enum of colours.",
+    }
 
 
 def test_status_has_no_defaults_on_any_level() -> None:
-    schema = status_schema(field(Outer, Outer()))
+    schema = structural_status_schema(field(Outer, Outer()))
     assert "default" not in schema
     assert "default" not in schema["properties"]["inner"]
     assert "default" not in schema["properties"]["inner"]["properties"]["size"]

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import (
+from gaudi_runtime.knobs.setting_errors import (
     argument_errors,
-    nearest_names,
+    nearest_setting_names,
     setting_error,
     setting_errors,
-    unknown_variables,
+    unknown_variable_errors,
     variable_errors,
 )
-from gaudi_runtime.knobs.table import Knob, KnobHome, knobs, to_engine_value
+from gaudi_runtime.knobs.table import Knob, KnobHome, knobs, to_engine_value_of_knob
 
 UNKNOWN = "is not a knob of the engine, and {} (the page Knobs lists all names)"
 NO_COUNT = "give a whole number of at least 0"
@@ -121,7 +121,7 @@ def test_wrong_settings_are_reported_sorted_by_name() -> None:
     ],
 )
 def test_nearest_names_ignore_dashes_and_case(name: str, near: list[str]) -> None:
-    assert nearest_names(name) == near
+    assert nearest_setting_names(name) == near
 
 
 @pytest.mark.parametrize("name", [each.name for each in knobs().values() if each.home is not KnobHome.SETTINGS])
@@ -186,7 +186,7 @@ def test_other_variables_and_references_are_accepted() -> None:
 def test_unknown_variable_with_the_prefix_of_a_knob_is_reported() -> None:
     names = ["VLLM_DEFRAG_TRESHOLD", "PT_HPU_LAZY_MOD", "HABANA_LOG", "VLLM_ZZZZ", "MY_OWN"]
     may_do_nothing = "is in no table of knobs, so it may have no effect:"
-    assert list(unknown_variables(names)) == [
+    assert list(unknown_variable_errors(names)) == [
         f"VLLM_DEFRAG_TRESHOLD {may_do_nothing} the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG",
         f"PT_HPU_LAZY_MOD {may_do_nothing} the nearest name is PT_HPU_LAZY_MODE (set by spec.engine.executionMode)",
         f"HABANA_LOG {may_do_nothing} the nearest name is HABANA_LOGS",
@@ -215,11 +215,11 @@ def test_any_name_and_value_is_checked_without_an_exception(name: str, value: st
 @given(SETTINGS, st.one_of(st.integers().map(str), st.booleans().map(str), st.text(max_size=20)))
 def test_conversion_of_an_accepted_value_is_idempotent(knob: Knob, value: str) -> None:
     try:
-        word = to_engine_value(knob, value)
+        word = to_engine_value_of_knob(knob, value)
     except ValueError:
         return
-    assert to_engine_value(knob, word) == word
+    assert to_engine_value_of_knob(knob, word) == word
 
 
 def test_list_items_are_passed_without_spaces() -> None:
-    assert to_engine_value(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"
+    assert to_engine_value_of_knob(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"

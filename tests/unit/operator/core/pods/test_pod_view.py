@@ -7,7 +7,13 @@ import pytest
 
 from gaudi_operator.core.names import CONTAINER, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import ContainerExit, ContainerState, PodCondition, PodView, read_pods
+from gaudi_operator.core.pods.pod_view import (
+    ContainerExitView,
+    ContainerStateView,
+    PodCondition,
+    PodView,
+    read_pod_views,
+)
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
@@ -27,7 +33,7 @@ def group_pod(name: str, *conditions: Object) -> Object:
 
 
 def group(leader: Object, *workers: Object) -> PodView:
-    (found,) = read_pods(Observed(resource(), pods=(leader,), workers=workers, now=NOW))
+    (found,) = read_pod_views(Observed(resource(), pods=(leader,), workers=workers, now=NOW))
     return found
 
 
@@ -93,14 +99,14 @@ def test_fields_omitted_by_kubernetes_are_empty() -> None:
     manifest["status"]["containerStatuses"] = [{"name": CONTAINER}]
     found = view(manifest)
     assert found.conditions == {"Ready": PodCondition(is_true=True, reason="", message="", since=None)}
-    assert found.container == ContainerState(id="", running=False)
+    assert found.container == ContainerStateView(id="", running=False)
 
 
 def test_termination_without_reason_and_code_is_an_error() -> None:
     at = NOW - timedelta(seconds=9)
     found = view(pod(state={"terminated": {"finishedAt": stamp(at)}}))
     assert found.container
-    assert found.container.last_exit == ContainerExit("Error", 0, "", began_at=None, ended_at=at)
+    assert found.container.last_exit == ContainerExitView("Error", 0, "", began_at=None, ended_at=at)
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,17 @@ from gaudi_operator.core.inference import InferenceCache
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import ClusterClient
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
-from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import MonitoringMetrics
 from gaudi_operator.shell.policy_checks import PolicyChecks
 from gaudi_operator.shell.polling.reports import ReportPoller
-from gaudi_operator.shell.polling.status_port import FetchReport
+from gaudi_operator.shell.polling.status_port import FetchFromStatusPort
 from gaudi_operator.shell.reconciling.controller import Controller
 from gaudi_operator.shell.reconciling.reconcile import Reconciler
-from gaudi_operator.shell.watching.kopf_watches import WatchSession
+from gaudi_operator.shell.watching.kopf_watches import KopfWatchSession
 from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
 from gaudi_operator.shell.watching.store import Store
-from gaudi_operator.shell.writing.apply import Writer
-from gaudi_operator.shell.writing.event_writer import Publisher
+from gaudi_operator.shell.writing.event_writer import EventPublisher
+from gaudi_operator.shell.writing.writer import Writer
 
 # If no watch was renewed for this time, the leader is not alive. The time is the longest watch plus one minute, because
 # kopf delays the next watch.
@@ -35,14 +35,14 @@ CACHED_SPECS = 64
 log = logging.getLogger(__name__)
 
 
-Watch = Callable[[WatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, Any, None]]
+Watch = Callable[[KopfWatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, Any, None]]
 """A function that watches kinds until cancelled.
 
 The session receives lists, the first callback changed objects, and the last callback deleted objects.
 """
 
 
-class WorkRunner(Protocol):
+class _WorkRunner(Protocol):
     """A function that runs work where the rest of the process cannot delay the work."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
@@ -62,16 +62,16 @@ class LeaderDependencies:
 
     cluster: ClusterClient
     watch: Watch
-    fetch: FetchReport
+    fetch: FetchFromStatusPort
     clock: Clock = SYSTEM
     lease_cluster: ClusterClient | None = None
-    election_runner: WorkRunner = _run_inline
+    election_runner: _WorkRunner = _run_inline
 
 
 class Leader:
     """The leader during one term of leadership."""
 
-    def __init__(self, settings: Settings, dependencies: LeaderDependencies, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, dependencies: LeaderDependencies, metrics: MonitoringMetrics) -> None:
         """Create and connect the components without starting them."""
         cluster, clock = dependencies.cluster, dependencies.clock
         self._settings = settings
@@ -80,7 +80,7 @@ class Leader:
         self._start_watch = dependencies.watch
         metrics.resources.set_function(self._store.count_resources)
         metrics.set_resource_source(self._store.all_resources)
-        self._watch_session = WatchSession(
+        self._watch_session = KopfWatchSession(
             metrics,
             lambda manifest: self._controller.handle_change(manifest),
             lambda *arguments: self._controller.handle_list_end(*arguments),
@@ -95,7 +95,7 @@ class Leader:
             self._store.gate_is_open,
             settings.report_connections,
         )
-        self._publisher = Publisher(cluster, settings.identity, clock)
+        self._publisher = EventPublisher(cluster, settings.identity, clock)
         metrics.warming.set_function(self._report_poller.count_warming_pods)
         self._policy_checks = PolicyChecks(clock)
         writer = Writer(cluster, self._store, clock)

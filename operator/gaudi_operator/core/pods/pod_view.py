@@ -15,8 +15,8 @@ from gaudi_operator.core.names import (
     PLAN_HASH_ANNOTATION,
     REVISION_LABEL,
 )
-from gaudi_operator.core.observed import Manifest, Observed, PodReport
-from gaudi_operator.core.text_formats import parse_int32, parse_timestamp
+from gaudi_operator.core.observed import Manifest, Observed, ObservedReport
+from gaudi_operator.core.text_formats import parse_int32_text, parse_timestamp_text
 from gaudi_runtime.contract.failures import EXTERNAL_REASONS
 from gaudi_runtime.contract.report import NO_PLAN, Phase, WarmupReport
 
@@ -29,7 +29,7 @@ OUT_OF_MEMORY = "OOMKilled"
 
 
 @dataclass(frozen=True)
-class ContainerExit:
+class ContainerExitView:
     """The termination of a container, as the kubelet reports it. `message` is the container's last output line."""
 
     reason: str
@@ -59,7 +59,7 @@ class ContainerExit:
 
 
 @dataclass(frozen=True)
-class ContainerState:
+class ContainerStateView:
     """The state of a container as the kubelet last reported it.
 
     `id` is empty before the first start. `last_exit` is the termination of this container or of the previous container.
@@ -69,7 +69,7 @@ class ContainerState:
     running: bool
     waiting_reason: str | None = None
     waiting_message: str = ""
-    last_exit: ContainerExit | None = None
+    last_exit: ContainerExitView | None = None
     restarts: int = 0
 
 
@@ -79,7 +79,7 @@ class SideContainer:
 
     name: str
     is_sidecar: bool
-    container: ContainerState
+    container: ContainerStateView
 
     @property
     def is_done(self) -> bool:
@@ -118,7 +118,7 @@ class PodView:
     terminating: bool
     deletion_time: datetime | None
     conditions: Mapping[str, PodCondition]
-    container: ContainerState | None
+    container: ContainerStateView | None
     report: WarmupReport | None = None
     report_received_at: datetime | None = None
     ignored_reason: str | None = None
@@ -193,7 +193,7 @@ class PodView:
         return self.gate is not None
 
 
-def read_pods(observed: Observed) -> tuple[PodView, ...]:
+def read_pod_views(observed: Observed) -> tuple[PodView, ...]:
     """Return one view per replica, sorted by pod name. The view of a group's leader includes its workers."""
     views = [
         _with_workers(pod, _read_pod(pod, _find_report(pod, observed), observed.now), observed) for pod in observed.pods
@@ -201,7 +201,7 @@ def read_pods(observed: Observed) -> tuple[PodView, ...]:
     return tuple(sorted(views, key=lambda view: view.name))
 
 
-def _find_report(pod: Manifest, observed: Observed) -> PodReport | None:
+def _find_report(pod: Manifest, observed: Observed) -> ObservedReport | None:
     return observed.reports.get(pod["metadata"]["uid"])
 
 
@@ -214,7 +214,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
         _read_pod(worker, None, observed.now) for worker in observed.workers if _group_key(worker) == group_key
     )
     workers = tuple(sorted(worker_views, key=lambda worker: worker.name))
-    size = parse_int32((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
+    size = parse_int32_text((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
     # The leader is scheduled before its workers. Without this check, the group would look scheduled while a worker has
     # no node.
     false_conditions = [
@@ -230,11 +230,11 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
 def _group_key(pod: Manifest) -> tuple[str, int] | None:
     """Return (name of the LeaderWorkerSet, number of the group) of a pod, or None if the pod belongs to no group."""
     labels = pod["metadata"].get("labels") or {}
-    number = parse_int32(labels.get(GROUP_INDEX_LABEL))
+    number = parse_int32_text(labels.get(GROUP_INDEX_LABEL))
     return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
 
 
-def _read_pod(pod: Manifest, pod_report: PodReport | None, now: datetime) -> PodView:
+def _read_pod(pod: Manifest, pod_report: ObservedReport | None, now: datetime) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
     container = _runtime_container(status)
     annotations = metadata.get("annotations") or {}
@@ -247,23 +247,23 @@ def _read_pod(pod: Manifest, pod_report: PodReport | None, now: datetime) -> Pod
         revision=(metadata.get("labels") or {}).get(REVISION_LABEL, ""),
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
-        deletion_time=parse_timestamp(metadata.get("deletionTimestamp")),
+        deletion_time=parse_timestamp_text(metadata.get("deletionTimestamp")),
         conditions={condition["type"]: read_condition(condition, now) for condition in status.get("conditions") or ()},
         container=container,
         report=pod_report.report if pod_report is not None and ignored_reason is None else None,
         report_received_at=pod_report.received_at if pod_report is not None else None,
         ignored_reason=ignored_reason,
-        deletion_cost=parse_int32(annotations.get(DELETION_COST_ANNOTATION)) or 0,
+        deletion_cost=parse_int32_text(annotations.get(DELETION_COST_ANNOTATION)) or 0,
         end_message=_why_ended(status, container) if failed else None,
         ended_at=_end_time(pod) if failed else None,
         ended_reason=(status.get("reason") or None) if failed else None,
-        created_at=parse_timestamp(metadata.get("creationTimestamp")),
+        created_at=parse_timestamp_text(metadata.get("creationTimestamp")),
         side_containers=_side_containers(pod),
         scheduling_gates=tuple(gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ()),
     )
 
 
-def _why_ignored(pod_report: PodReport, container: ContainerState | None, plan_hash: str) -> str | None:
+def _why_ignored(pod_report: ObservedReport, container: ContainerStateView | None, plan_hash: str) -> str | None:
     """Return the reason why a report is not used for the pod, or None if it is used."""
     if pod_report.report is None:
         return pod_report.ignored_reason or "Its report could not be read."
@@ -281,7 +281,7 @@ def _why_ignored(pod_report: PodReport, container: ContainerState | None, plan_h
     return None
 
 
-def _why_ended(status: Mapping[str, Any], container: ContainerState | None) -> str:
+def _why_ended(status: Mapping[str, Any], container: ContainerStateView | None) -> str:
     """Return the kubelet's reason for the end of a pod, such as "Evicted: The node was low on resource: memory."."""
     node_message = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
     last_exit = container.last_exit if container else None
@@ -295,7 +295,7 @@ def _end_time(pod: Manifest) -> datetime | None:
     finish_times = [(state.get("terminated") or {}).get("finishedAt") for state in states]
     transition_times = [condition.get("lastTransitionTime") for condition in status.get("conditions") or ()]
     moments = (*finish_times, *transition_times, status.get("startTime"), pod["metadata"].get("creationTimestamp"))
-    return max(filter(None, map(parse_timestamp, moments)), default=None)
+    return max(filter(None, map(parse_timestamp_text, moments)), default=None)
 
 
 def read_condition(condition: Mapping[str, Any], now: datetime) -> PodCondition:
@@ -304,7 +304,7 @@ def read_condition(condition: Mapping[str, Any], now: datetime) -> PodCondition:
     If the time of the gate is in the future, another replica of the operator wrote it with a clock that was ahead. This
     time would delay gates and canaries, so it is read as unknown.
     """
-    since = parse_timestamp(condition.get("lastTransitionTime"))
+    since = parse_timestamp_text(condition.get("lastTransitionTime"))
     is_wrong = condition["type"] == GATE and since is not None and since > now
     return PodCondition(
         is_true=condition.get("status") == "True",
@@ -314,7 +314,7 @@ def read_condition(condition: Mapping[str, Any], now: datetime) -> PodCondition:
     )
 
 
-def _runtime_container(status: Mapping[str, Any]) -> ContainerState | None:
+def _runtime_container(status: Mapping[str, Any]) -> ContainerStateView | None:
     containers = (container for container in status.get("containerStatuses") or () if container["name"] == CONTAINER)
     return next(map(_read_container, containers), None)
 
@@ -328,12 +328,12 @@ def _side_containers(pod: Manifest) -> tuple[SideContainer, ...]:
     )
 
 
-def _read_container(status: Mapping[str, Any]) -> ContainerState:
+def _read_container(status: Mapping[str, Any]) -> ContainerStateView:
     # Prefer the current state of a terminated container. It has more details than the last state.
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
     termination = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
-    return ContainerState(
+    return ContainerStateView(
         id=status.get("containerID") or "",
         running="running" in state,
         waiting_reason=waiting.get("reason"),
@@ -343,12 +343,12 @@ def _read_container(status: Mapping[str, Any]) -> ContainerState:
     )
 
 
-def _read_exit(terminated: Mapping[str, Any]) -> ContainerExit:
+def _read_exit(terminated: Mapping[str, Any]) -> ContainerExitView:
     lines = (terminated.get("message") or "").strip().splitlines()
-    return ContainerExit(
+    return ContainerExitView(
         reason=terminated.get("reason") or "Error",
         exit_code=terminated.get("exitCode") or 0,
         message=lines[-1] if lines else "",
-        began_at=parse_timestamp(terminated.get("startedAt")),
-        ended_at=parse_timestamp(terminated.get("finishedAt")),
+        began_at=parse_timestamp_text(terminated.get("startedAt")),
+        ended_at=parse_timestamp_text(terminated.get("finishedAt")),
     )

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 
-from gaudi_runtime.contract.base import spec_spelling
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
+from gaudi_runtime.contract.base import capitalize_contract_word
+from gaudi_runtime.contract.bucketing import BucketingRangeSettings, BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.text import safe_excerpt
 from gaudi_runtime.knobs.fields import PAD_LIMITS, SETTING_FIELDS
@@ -23,10 +23,10 @@ from gaudi_runtime.knobs.table import (
     KnobHome,
     KnobKind,
     KnobStatus,
-    active_readers,
+    active_knob_readers,
     knobs,
-    to_engine_value,
-    unmet_need,
+    to_engine_value_of_knob,
+    unmet_knob_need,
 )
 
 # The public planner applies its rules for long contexts to models of at least this length.
@@ -41,7 +41,7 @@ _READ_BY = {
 
 def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
     """Yield a sentence for each range setting that a strategy ignores, with the name that users write."""
-    strategy = spec_spelling(policy.strategy)
+    strategy = capitalize_contract_word(policy.strategy)
     for dimension, settings in _range_settings(policy):
         without_context = dimension == "prompt.context" and not limits.has_context
         for name in settings.model_dump(by_alias=True, exclude_none=True, exclude={"pad_percent"}):
@@ -64,7 +64,7 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
         yield f"bucketing.optimal is ignored by the {strategy} strategy"
 
 
-def _range_settings(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
+def _range_settings(policy: BucketPolicy) -> Iterator[tuple[str, BucketingRangeSettings]]:
     yield "prompt.batchSize", policy.prompt.batch_size
     yield "prompt.query", policy.prompt.query
     yield "prompt.context", policy.prompt.context
@@ -119,18 +119,18 @@ def setting_error(name: str, value: str) -> str | None:
     """Return the error of one entry of engine.settings; None if it is valid."""
     knob = knobs().get(name)
     if knob is None:
-        return unknown_name_error(name)
+        return _unknown_name_error(name)
     if knob.home is not KnobHome.SETTINGS:
-        return why_not_settable(knob)
+        return _why_not_settable(knob)
     try:
-        to_engine_value(knob, value)
+        to_engine_value_of_knob(knob, value)
     except ValueError as error:
         reason = _UNSUPPORTED_VALUES.get((name, value))
         return f"{name} is '{safe_excerpt(value)}'{f', but {reason}' if reason else ''}: give {error}"
     return None
 
 
-def why_not_settable(knob: Knob) -> str:
+def _why_not_settable(knob: Knob) -> str:
     """Return why a knob cannot be set in engine.settings: a field owns it, or users must not set it."""
     if knob.home is KnobHome.FIELD:
         owner_fields = " and ".join(f"spec.{path}" for path in knob.use)
@@ -160,7 +160,7 @@ def variable_errors(variables: Mapping[str, str | None]) -> Iterator[str]:
 _KNOB_PREFIXES = ("VLLM_", "PT_HPU_", "HABANA_")
 
 
-def unknown_variables(names: Iterable[str]) -> Iterator[str]:
+def unknown_variable_errors(names: Iterable[str]) -> Iterator[str]:
     """Yield a sentence without a full stop for every variable that has a knob's prefix but is no knob."""
     for name in names:
         if name.startswith(_KNOB_PREFIXES) and name not in knobs():
@@ -219,7 +219,9 @@ def _argument_error(argument: str) -> str | None:
 
 def _placement_error(knob: Knob) -> str:
     return (
-        f"{knob.name} must be set in spec.engine.settings" if knob.home is KnobHome.SETTINGS else why_not_settable(knob)
+        f"{knob.name} must be set in spec.engine.settings"
+        if knob.home is KnobHome.SETTINGS
+        else _why_not_settable(knob)
     )
 
 
@@ -239,7 +241,7 @@ MOST_NAMED = 3
 LIKENESS = 0.7
 
 
-def unknown_name_error(name: str) -> str:
+def _unknown_name_error(name: str) -> str:
     """Return the error for an unknown knob, with the most similar names."""
     return (
         f"{safe_excerpt(name)} is not a knob of the engine, and {_suggest_names(name)} (the page Knobs lists all names)"
@@ -247,7 +249,7 @@ def unknown_name_error(name: str) -> str:
 
 
 def _suggest_names(name: str) -> str:
-    similar_names = nearest_names(name)
+    similar_names = nearest_setting_names(name)
     if not similar_names:
         return "no known name is similar"
     names = ", ".join(map(_name_and_field, similar_names))
@@ -260,7 +262,7 @@ def _name_and_field(name: str) -> str:
     return f"{name} (set by spec.{knob.use[0]})" if knob.home is KnobHome.FIELD else name
 
 
-def nearest_names(name: str) -> list[str]:
+def nearest_setting_names(name: str) -> list[str]:
     """Return at most three knob names with a similar spelling. Dashes and case are ignored.
 
     The most similar names come first; names of rejected knobs come last.
@@ -295,9 +297,9 @@ def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
 
 def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
     engine = config.engine
-    if knob.reader not in active_readers(engine):
+    if knob.reader not in active_knob_readers(engine):
         return f" by the {engine.name} engine on device {engine.device}"
-    reason = unmet_need(knob, config)
+    reason = unmet_knob_need(knob, config)
     return reason and f" by {reason}"
 
 
@@ -305,6 +307,6 @@ def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
     """Yield a sentence for each setting that is a field of the configuration, but is not used in it."""
     changed_fields = config.warmup.model_dump(exclude_defaults=True)
     for name, (_, field) in SETTING_FIELDS.items():
-        reason = unmet_need(knobs()[name], config)
+        reason = unmet_knob_need(knobs()[name], config)
         if reason and field in changed_fields:
             yield f"engine.settings {name} is ignored by {reason}"

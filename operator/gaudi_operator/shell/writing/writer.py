@@ -15,14 +15,20 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
-from gaudi_operator.core.gate.condition import gate_condition, other_conditions
+from gaudi_operator.core.gate.condition import conditions_except_gate, gate_condition
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, REMOVED_FIRST
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.text_formats import canonical_json
+from gaudi_operator.core.text_formats import format_canonical_json
 from gaudi_operator.errors import NotFoundError, StalledError, TransientError, WaitingError
 from gaudi_operator.shell.client import SERVER_APPLY, ClusterClient
 from gaudi_operator.shell.kinds import KINDS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.watching.store import Key, Store, is_controlled_by, is_retained, version_of
+from gaudi_operator.shell.watching.store import (
+    Store,
+    StoreKey,
+    is_stored_object_controlled_by,
+    is_stored_object_retained,
+    stored_version,
+)
 from gaudi_runtime.contract.text import make_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
@@ -56,7 +62,7 @@ class _StatusWrite:
 
 
 @dataclass
-class RecentWrites:
+class _RecentWrites:
     """The operator's own writes for a resource since the last call of pop_recent_writes().
 
     `versions` are the resource versions after these writes. Watches also deliver these versions. `has_foreign_changes`
@@ -76,9 +82,9 @@ class Writer:
         self._cluster = cluster
         self._store = store
         self._status_writes: dict[str, _StatusWrite] = {}
-        self._recent_writes: dict[Key, RecentWrites] = {}
+        self._recent_writes: dict[StoreKey, _RecentWrites] = {}
 
-    async def perform(self, key: Key, action: Action) -> None:
+    async def perform(self, key: StoreKey, action: Action) -> None:
         """Perform one action for the resource `key`. Raises OperatorError."""
         match action:
             case Apply():
@@ -90,11 +96,11 @@ class Writer:
             case SetDeletionCost():
                 await self._set_deletion_cost(key, action)
 
-    def pop_recent_writes(self, key: Key) -> RecentWrites:
+    def pop_recent_writes(self, key: StoreKey) -> _RecentWrites:
         """Return the operator's writes for the resource since the last call, and clear them."""
-        return self._recent_writes.pop(key, RecentWrites())
+        return self._recent_writes.pop(key, _RecentWrites())
 
-    async def check_still_exists(self, key: Key, actions: Iterable[Action]) -> None:
+    async def check_still_exists(self, key: StoreKey, actions: Iterable[Action]) -> None:
         """Raise WaitingError if the resource was deleted and one of `actions` would create an object for it.
 
         After an outage, the operator may list the children before the resources. Then the deleted children are missing
@@ -112,7 +118,7 @@ class Writer:
             raise WaitingError("ResourceGone", message, GONE_SECONDS)
         self._store.maybe_deleted.discard(key)
 
-    async def read_namespace_labels(self, key: Key) -> dict[str, str]:
+    async def read_namespace_labels(self, key: StoreKey) -> dict[str, str]:
         """Return the labels of the resource's namespace. Raises OperatorError if the namespace cannot be read."""
         namespace = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
         return dict(namespace["metadata"].get("labels") or {})
@@ -123,18 +129,18 @@ class Writer:
         except NotFoundError:
             return None
 
-    def _creates(self, key: Key, action: Action) -> bool:
+    def _creates(self, key: StoreKey, action: Action) -> bool:
         return isinstance(action, Apply) and self._find_owned_object(key, action.manifest) is None
 
-    def _find_owned_object(self, key: Key, manifest: Manifest) -> Manifest | None:
+    def _find_owned_object(self, key: StoreKey, manifest: Manifest) -> Manifest | None:
         """Return the object with this kind and name if the resource owns or may adopt it. Labels prove no ownership."""
         stored, resource = (
             self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
             self._store.resource(key),
         )
-        if stored is None or resource is None or is_controlled_by(stored, resource["metadata"]["uid"]):
+        if stored is None or resource is None or is_stored_object_controlled_by(stored, resource["metadata"]["uid"]):
             return stored
-        return stored if is_retained(stored) else None
+        return stored if is_stored_object_retained(stored) else None
 
     def status_written_at(self, uid: str) -> datetime | None:
         """Return the time at which this process last wrote the status of a resource; None if there was no write."""
@@ -144,7 +150,7 @@ class Writer:
     async def write_status(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
         """Write the operator's fields of the status if they have changed. Raises OperatorError if the write fails."""
         metadata, current = resource["metadata"], resource.get("status") or {}
-        requested = to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
+        requested = _to_printable(_drop_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._status_writes.get(metadata["uid"])
         # If another manager owns fields of the status, the current status never equals the requested status. In this
         # case, compare both with the request and the result of the last write.
@@ -152,7 +158,7 @@ class Writer:
             last and _digest(requested) == last.requested_digest and _digest(current) == last.result_digest
         ):
             return
-        key = Key(metadata["namespace"], metadata["name"])
+        key = StoreKey(metadata["namespace"], metadata["name"])
         body = _skeleton(RESOURCE, *key, metadata["uid"])
         path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
@@ -166,7 +172,7 @@ class Writer:
         while len(self._status_writes) > _MOST_KNOWN:
             self._status_writes.pop(next(iter(self._status_writes)))
 
-    async def _apply(self, key: Key, action: Apply) -> None:
+    async def _apply(self, key: StoreKey, action: Apply) -> None:
         manifest = action.manifest
         kind = kind_of(manifest)
         path = kind.path(key.namespace, manifest["metadata"]["name"])
@@ -185,12 +191,14 @@ class Writer:
         # Send the UID, so that the API server rejects the write if another object now has the same name.
         await self._server_apply(key, path, _add_metadata(body, uid=existing["metadata"]["uid"]), FIELD_MANAGER)
 
-    async def _read_owned_object(self, key: Key, kind: Kind, path: str) -> Manifest | None:
+    async def _read_owned_object(self, key: StoreKey, kind: Kind, path: str) -> Manifest | None:
         """Return the resource's object at `path`; None if none exists. Raises StalledError if it has another owner."""
         manifest, resource = await self._find(path), self._store.resource(key)
         if manifest is None or resource is None:
             return None
-        if not (is_controlled_by(manifest, resource["metadata"]["uid"]) or is_retained(manifest)):
+        if not (
+            is_stored_object_controlled_by(manifest, resource["metadata"]["uid"]) or is_stored_object_retained(manifest)
+        ):
             raise StalledError(
                 "NameTaken",
                 f"{kind.kind} {key.namespace}/{manifest['metadata']['name']} exists and belongs to another owner. "
@@ -198,7 +206,7 @@ class Writer:
             )
         return manifest
 
-    async def _delete(self, key: Key, action: Delete) -> None:
+    async def _delete(self, key: StoreKey, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
         # Delete by UID, because another object may have the same name now. Use background propagation. Otherwise the
         # object would remain until its pods have drained.
@@ -215,21 +223,23 @@ class Writer:
         elif stored and stored["metadata"]["uid"] == action.uid:
             self._store.remove(stored)
 
-    async def _set_gate(self, key: Key, action: SetGate) -> None:
+    async def _set_gate(self, key: StoreKey, action: SetGate) -> None:
         condition = gate_condition(self._store.get(key, POD, action.pod) or {}, action, self._clock.now())
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         path = POD.path(key.namespace, action.pod, "status")
         with suppress(NotFoundError):  # the pod is gone, and its deletion event will arrive
             await self._server_apply(key, path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
-    async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
+    async def _set_deletion_cost(self, key: StoreKey, action: SetDeletionCost) -> None:
         """Write a deletion cost. If the pod was deleted, the write conflicts, and the next reconcile omits the pod."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
-    async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], field_manager: str) -> dict[str, Any]:
+    async def _server_apply(
+        self, key: StoreKey, path: str, body: Mapping[str, Any], field_manager: str
+    ) -> dict[str, Any]:
         """Apply an object, and store and return the response. The watch may deliver the change too late."""
         # Force the apply. Otherwise every apply would fail with a conflict after another client has changed a field.
         query = {"fieldManager": field_manager, "force": "true"}
@@ -237,10 +247,10 @@ class Writer:
         self._store_response(key, answer)
         return answer
 
-    def _store_response(self, key: Key, answer: Manifest) -> None:
-        previous_object, recent_writes = self._store.find(answer), self._recent_writes.setdefault(key, RecentWrites())
+    def _store_response(self, key: StoreKey, answer: Manifest) -> None:
+        previous_object, recent_writes = self._store.find(answer), self._recent_writes.setdefault(key, _RecentWrites())
         self._store.put(answer)
-        recent_writes.versions.add(version_of(answer))
+        recent_writes.versions.add(stored_version(answer))
         if previous_object is not None and kind_of(answer) is POD and (current_object := self._store.find(answer)):
             recent_writes.has_foreign_changes |= _foreign_fields(previous_object) != _foreign_fields(current_object)
 
@@ -248,7 +258,7 @@ class Writer:
 def _foreign_fields(pod: Manifest) -> tuple[object, ...]:
     """Return the fields of a pod that other clients write."""
     metadata, status = pod["metadata"], pod.get("status") or {}
-    foreign_status = {**status, "conditions": other_conditions(pod)}
+    foreign_status = {**status, "conditions": conditions_except_gate(pod)}
     return metadata.get("labels"), metadata.get("deletionTimestamp"), foreign_status
 
 
@@ -271,13 +281,13 @@ def _drop_empty(value: Any) -> Any:
 
 
 def _digest(status: Mapping[str, Any]) -> str:
-    return sha256(canonical_json(status).encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(format_canonical_json(status).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def to_printable(value: Any) -> Any:
+def _to_printable(value: Any) -> Any:
     """Return a value to write, with each text on one line and without terminal control sequences."""
     if isinstance(value, str):
         return make_one_line(value)
     if isinstance(value, dict):
-        return {name: to_printable(item) for name, item in value.items()}
-    return [to_printable(item) for item in value] if isinstance(value, list) else value
+        return {name: _to_printable(item) for name, item in value.items()}
+    return [_to_printable(item) for item in value] if isinstance(value, list) else value

@@ -24,7 +24,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.autoscaling import Autoscaling
 from gaudi_operator.api.v1alpha1.network import AccessFrom, ServiceType
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
-from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import (
     CONTROLLER_ANNOTATION,
@@ -36,30 +36,30 @@ from gaudi_operator.core.names import (
 from gaudi_operator.core.pods.pod_progress import WARMED_UP_PHASES
 from gaudi_operator.core.rendering.metadata import (
     Object,
-    add_applied_hash,
-    child_manifest,
+    add_applied_hash_annotation,
+    child_with_metadata,
     revision_labels,
     selector_labels,
     traffic_labels,
 )
-from gaudi_operator.core.rollout.controller_revision import history_annotations
+from gaudi_operator.core.rollout.controller_revision import controller_revision_annotations
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
 
 
 @cache_on_inference
-def service(inference: Inference) -> Object:
+def service_manifest(inference: Inference) -> Object:
     """Build the Service of the resource. It publishes only the model port."""
     owner, service_spec = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": service_spec.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
     if inference.spec.server.tls_secret_name:
         port["appProtocol"] = "https"  # gateways and meshes read this field, not the name of the port
     spec = {"type": service_spec.type.value, "selector": traffic_labels(inference), "ports": [port]}
-    manifest = child_manifest("v1", "Service", owner.name, owner, {"spec": spec})
+    manifest = child_with_metadata("v1", "Service", owner.name, owner, {"spec": spec})
     if service_spec.annotations:
         metadata = {**manifest["metadata"], "annotations": dict(service_spec.annotations)}
-        return add_applied_hash({**manifest, "metadata": metadata})
+        return add_applied_hash_annotation({**manifest, "metadata": metadata})
     return manifest
 
 
@@ -70,12 +70,12 @@ def endpoint_url(inference: Inference) -> str:
     return f"{scheme}://{owner.name}.{owner.namespace}.svc:{inference.spec.service.port}/v1"
 
 
-def service_account(owner: Identity) -> Object:
+def service_account_manifest(owner: InferenceIdentity) -> Object:
     """Build the ServiceAccount that pods use unless the resource names another account."""
-    return child_manifest("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
+    return child_with_metadata("v1", "ServiceAccount", owner.name, owner, {"automountServiceAccountToken": False})
 
 
-def network_policy(inference: Inference, defaults: InstallationDefaults) -> Object:
+def network_policy_manifest(inference: Inference, defaults: InstallationDefaults) -> Object:
     """Build the NetworkPolicy, which restricts only ingress to pods."""
     owner = inference.identity
     spec = {
@@ -84,7 +84,7 @@ def network_policy(inference: Inference, defaults: InstallationDefaults) -> Obje
         "policyTypes": ["Ingress"],
         "ingress": [*_client_rules(inference, defaults), _operator_rule(defaults), *_group_rules(inference)],
     }
-    return child_manifest("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
+    return child_with_metadata("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
 
 
 def _operator_rule(defaults: InstallationDefaults) -> Object:
@@ -122,7 +122,7 @@ def _port(name: str) -> Object:
     return {"port": name, "protocol": "TCP"}
 
 
-def pod_disruption_budget(inference: Inference, replicas: int, max_unavailable: int) -> Object:
+def pod_disruption_budget_manifest(inference: Inference, replicas: int, max_unavailable: int) -> Object:
     """Return the budget for all pods of a resource. `max_unavailable` of the `replicas` may be missing.
 
     The budget sets minAvailable. With maxUnavailable, Kubernetes would use the current size of the ReplicaSets, which
@@ -136,7 +136,7 @@ def pod_disruption_budget(inference: Inference, replicas: int, max_unavailable: 
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    return child_manifest("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
+    return child_with_metadata("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
 
 
 def _min_available_pods(replicas: int, group_size: int) -> int:
@@ -157,7 +157,7 @@ LEAST_WINDOW, MOST_WINDOW = 300, 3600
 """Bounds of the default stabilization window for scale-down, in seconds: the default and the maximum of Kubernetes."""
 
 
-def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, window_seconds: int) -> Object:
+def autoscaler_manifest(inference: Inference, autoscaling: Autoscaling, window_seconds: int) -> Object:
     """Build the autoscaler of the resource. `window_seconds` is the default of scaleDown.stabilizationWindowSeconds."""
     owner, behavior = inference.identity, autoscaling.behavior
     spec = {
@@ -167,7 +167,7 @@ def horizontal_pod_autoscaler(inference: Inference, autoscaling: Autoscaling, wi
         "metrics": list(autoscaling.metrics) or [_running_requests_metric(inference)],
         "behavior": {**behavior, "scaleDown": _add_window(behavior.get("scaleDown", {}), window_seconds)},
     }
-    return child_manifest("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
+    return child_with_metadata("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})
 
 
 def _add_window(rules: object, seconds: int) -> object:
@@ -182,7 +182,7 @@ def _running_requests_metric(inference: Inference) -> Object:
     return {"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}
 
 
-def scale_down_window(state: State) -> int:
+def autoscaler_manifest_window(state: State) -> int:
     """Return the default stabilization window in seconds. If a pod is removed too early, a new pod must warm up.
 
     The window is the measured warm-up time of the plan. Until a pod of the current revision has measured this time, the
@@ -197,23 +197,23 @@ def scale_down_window(state: State) -> int:
     return min(max(LEAST_WINDOW, 60 * ceil(seconds / 60)), MOST_WINDOW)
 
 
-def controller_revision(owner: Identity, revision: Revision, controller: str) -> Object:
+def controller_revision_manifest(owner: InferenceIdentity, revision: Revision, controller: str) -> Object:
     """Build the ControllerRevision that stores a revision. `controller` is the installation that runs the revision.
 
     Its data is immutable. Its revision number increases each time the revision is selected to run.
     """
     name, body = f"{owner.name}-{revision.name}", {"data": revision.data, "revision": revision.number}
-    annotations = {CONTROLLER_ANNOTATION: controller, **history_annotations(revision)}
-    return child_manifest("apps/v1", "ControllerRevision", name, owner, body, revision.name, annotations)
+    annotations = {CONTROLLER_ANNOTATION: controller, **controller_revision_annotations(revision)}
+    return child_with_metadata("apps/v1", "ControllerRevision", name, owner, body, revision.name, annotations)
 
 
-def workload_name(owner: Identity, revision: str) -> str:
+def _workload_name(owner: InferenceIdentity, revision: str) -> str:
     """Return the name of the workload of a revision: `<resource>-<revision>`."""
     return f"{owner.name}-{revision}"
 
 
-def replica_set(
-    owner: Identity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
+def replica_set_manifest(
+    owner: InferenceIdentity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
 ) -> Object:
     """Build the ReplicaSet of a revision from a stored pod template. `annotations` store the state of the rollout."""
     spec = {
@@ -221,11 +221,11 @@ def replica_set(
         "selector": {"matchLabels": revision_labels(owner, revision)},
         "template": template,
     }
-    name = workload_name(owner, revision)
-    return child_manifest("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
+    name = _workload_name(owner, revision)
+    return child_with_metadata("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
 
 
-def rollout_annotations(in_place_reason: str | None, full_replicas: int | None) -> dict[str, str]:
+def workload_manifest_annotations(in_place_reason: str | None, full_replicas: int | None) -> dict[str, str]:
     """Return the annotations of a workload that store its rollout state.
 
     `in_place_reason` is the reason why the rollout replaces pods in place (rollout/rollout_plan.py). `full_replicas` is
@@ -240,7 +240,9 @@ def rollout_annotations(in_place_reason: str | None, full_replicas: int | None) 
 GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 
 
-def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+def leader_worker_set_manifest(
+    owner: InferenceIdentity, revision: Revision, replicas: int, annotations: Mapping[str, str]
+) -> Object:
     """Build the LeaderWorkerSet with `replicas` groups. `annotations` store the state of the rollout.
 
     If one pod of a group restarts, the other pods restart themselves (docs/how-to/several-nodes.md, When a pod is
@@ -257,5 +259,5 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annota
         "restartPolicy": "None",
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": group_template}
-    name = workload_name(owner, revision.name)
-    return child_manifest(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)
+    name = _workload_name(owner, revision.name)
+    return child_with_metadata(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)

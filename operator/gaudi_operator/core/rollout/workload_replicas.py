@@ -20,22 +20,22 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.backoff import limit_for_back_off
-from gaudi_operator.core.rollout.revision import PodGroup, Revision
-from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, deletion_costs
-from gaudi_operator.core.rollout.scale_step import RevisionPodCounts
+from gaudi_operator.core.rollout.revision import Revision, RevisionPodGroup
+from gaudi_operator.core.rollout.rollout_step import RolloutStepPodCounts
+from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, defer_scale_down, scale_down_costs
 from gaudi_operator.core.rollout.state import State
-from gaudi_operator.core.text_formats import parse_int32
+from gaudi_operator.core.text_formats import parse_int32_text
 
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
     """Return the workloads by revision. Workloads that are being deleted are left out."""
     workloads = (workload for workload in observed.workloads if "deletionTimestamp" not in workload["metadata"])
-    return {name: workload for workload in workloads if (name := revision_of(workload))}
+    return {name: workload for workload in workloads if (name := revision_of_workload(workload))}
 
 
-def revision_of(workload: Manifest) -> str:
+def revision_of_workload(workload: Manifest) -> str:
     """Return the revision of a workload from its label or the label of its pod template, or "" without a label."""
     templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
     pod_template = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
@@ -43,7 +43,7 @@ def revision_of(workload: Manifest) -> str:
     return str(next((label_set[REVISION_LABEL] for label_set in labels if label_set.get(REVISION_LABEL)), ""))
 
 
-def running_revisions(
+def revisions_with_running_workloads(
     current: Revision, stored: Sequence[Revision], observed: Observed, in_use: Container[str]
 ) -> list[Revision]:
     """Return the revisions whose workloads are kept or created. The current revision comes last.
@@ -71,7 +71,7 @@ def _revision_from_workload(name: str, workload: Manifest) -> Revision:
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")
     worker_template = templates["workerTemplate"]
-    group = PodGroup(templates.get("size", 1), worker_template)
+    group = RevisionPodGroup(templates.get("size", 1), worker_template)
     return Revision(name, 0, {}, templates.get("leaderTemplate") or worker_template, "", group=group)
 
 
@@ -79,14 +79,14 @@ OVERDUE_SECONDS = 10
 """The seconds that a kubelet may need after a pod's grace period to report the end of the pod."""
 
 
-def count_pods(
+def count_workload_pods(
     current: Revision,
     stored: Iterable[Revision],
     observed: Observed,
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
     fallback: Revision | None = None,
-) -> tuple[RevisionPodCounts, list[RevisionPodCounts]]:
+) -> tuple[RolloutStepPodCounts, list[RolloutStepPodCounts]]:
     """Return (counts of the current revision, counts of each older revision with a workload).
 
     `forbidden` revisions get no more pods. The `fallback` revision is counted even if it has no workload.
@@ -107,8 +107,10 @@ def count_pods(
     return current_counts, [_adjust_group_counts(old, active) for old in counts_by_name.values()]
 
 
-def _count_revision_pods(name: str, revision: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPodCounts:
-    return RevisionPodCounts(
+def _count_revision_pods(
+    name: str, revision: Revision | None, replicas: int, pods: list[PodView]
+) -> RolloutStepPodCounts:
+    return RolloutStepPodCounts(
         name=name,
         number=revision.number if revision else 0,
         replicas=replicas,
@@ -119,7 +121,7 @@ def _count_revision_pods(name: str, revision: Revision | None, replicas: int, po
     )
 
 
-def _adjust_group_counts(counts: RevisionPodCounts, active: Iterable[PodView]) -> RevisionPodCounts:
+def _adjust_group_counts(counts: RolloutStepPodCounts, active: Iterable[PodView]) -> RolloutStepPodCounts:
     """Adjust the counts of a LeaderWorkerSet, which removes groups in descending order of their ordinals."""
     leaders = [pod for pod in active if pod.revision == counts.name and pod.ordinal is not None]
     if not leaders:
@@ -136,7 +138,7 @@ def _highest_ordinal_count(leaders: Iterable[PodView], predicate: Callable[[PodV
     return max((1 + (pod.ordinal or 0) for pod in leaders if predicate(pod)), default=0)
 
 
-def count_ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
+def count_ending_workload_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
     """Return the number of pods that are terminating or exceed the written replicas.
 
     A terminating pod is not counted if its grace period ended more than OVERDUE_SECONDS ago, because its node is lost.
@@ -166,7 +168,7 @@ def full_replicas(workload: Manifest) -> int:
     """Return the replicas of one workload without the reduction by a back-off."""
     # A back-off reduces `spec.replicas`. The annotation keeps the full number, so that a back-off does not look like a
     # scale-down.
-    replicas = parse_int32((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
+    replicas = parse_int32_text((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
     return replicas if replicas is not None and replicas >= 0 else int(workload["spec"].get("replicas", 1))
 
 
@@ -193,7 +195,7 @@ def plan_replicas(state: State) -> PlannedReplicas:
         planned = {current.name: 0, **live_replicas, **{change.revision: change.replicas for change in step.changes}}
     # The ReplicaSet controller removes the pods with the lowest deletion cost. Therefore write the costs before the
     # replicas.
-    costs = deletion_costs(state.pods, planned)
+    costs = scale_down_costs(state.pods, planned)
     if costs:
         state.deadlines.schedule_requeue(SEEN_SECONDS)
     desired = defer_scale_down(planned, live_replicas, costs)
@@ -215,7 +217,7 @@ def limit_replicas(inference: Inference, limits: ClassLimits, revision: Revision
     return replace(inference, spec=spec.model_copy(update=changes))
 
 
-def describe_excess(inference: Inference, limits: ClassLimits, revision: Revision) -> str | None:
+def describe_excess_replicas(inference: Inference, limits: ClassLimits, revision: Revision) -> str | None:
     """Return a phrase about the requested replicas that exceed the limit, or None if they are within the limit."""
     (limit, name), bounds = _lowest_limit(limits, revision), inference.spec.autoscaling
     requested = {

@@ -49,7 +49,7 @@ Output = Annotated[
 ]
 
 
-class CommandError(Exception):
+class ResourceCommandError(Exception):
     """An error of a `kubectl gaudi` command that is caused by its options or by the state of the resource.
 
     The message is one sentence without a full stop.
@@ -76,40 +76,40 @@ class SelectedCluster:
     cluster: "Cluster"
 
 
-def select_resource(
+def _select_resource(
     name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
 ) -> SelectedResource:
     """Return the resource that NAME and the options of a `kubectl gaudi` command select.
 
-    Raises CommandError if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no cluster is
-    configured.
+    Raises ResourceCommandError if NAME is not valid or the Kubernetes client is not installed, and ConfigError if no
+    cluster is configured.
     """
-    return SelectedResource(parse_resource_name(name), select_cluster(namespace, context, kubeconfig).cluster)
+    return SelectedResource(parse_resource_name(name), _select_cluster(namespace, context, kubeconfig).cluster)
 
 
-def select_cluster(
+def _select_cluster(
     namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
 ) -> SelectedCluster:
     """Return the cluster that the options of a `kubectl gaudi` command select.
 
-    Raises CommandError if the Kubernetes client is not installed, and ConfigError if no cluster is configured.
+    Raises ResourceCommandError if the Kubernetes client is not installed, and ConfigError if no cluster is configured.
     """
     try:
         # Import the Kubernetes client here, because `--help` and errors in the command line do not need the client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is not installed. Install the extra `cli`") from error
+        raise ResourceCommandError(f"{error.name} is not installed. Install the extra `cli`") from error
     return SelectedCluster(Cluster(Connection(kubeconfig, context, namespace)))
 
 
 def parse_resource_name(argument: str) -> str:
     """Return NAME from a command line argument of the form NAME or KIND/NAME.
 
-    Raises CommandError if KIND is not a GaudiInference.
+    Raises ResourceCommandError if KIND is not a GaudiInference.
     """
     kind, slash, resource_name = argument.rpartition("/")
     if slash and kind.lower() not in KINDS:
-        raise CommandError(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
+        raise ResourceCommandError(f"{kind} is not a GaudiInference: give NAME or gi/NAME")
     return resource_name
 
 
@@ -118,12 +118,12 @@ def report_errors() -> Iterator[None]:
     """Print the error of a `kubectl gaudi` command as one sentence, and exit with code 1."""
     try:
         yield
-    except (CommandError, RuntimeStartError, SpecUnreadable) as error:
+    except (ResourceCommandError, RuntimeStartError, SpecUnreadable) as error:
         typer.echo(f"error: {make_one_line(str(error)).rstrip('.')}.", err=True)
         raise typer.Exit(1) from error
 
 
-with_resource = with_options_of(select_resource, report_errors)
-"""A decorator that replaces the first parameter of a command by the parameters of select_resource()."""
-with_cluster = with_options_of(select_cluster, report_errors)
-"""A decorator that replaces the first parameter of a command by the parameters of select_cluster()."""
+with_resource = with_options_of(_select_resource, report_errors)
+"""A decorator that replaces the first parameter of a command by the parameters of _select_resource()."""
+with_cluster = with_options_of(_select_cluster, report_errors)
+"""A decorator that replaces the first parameter of a command by the parameters of _select_cluster()."""

@@ -23,20 +23,20 @@ _SAME_AS_ABSENT: tuple[Any, ...] = (None, [], {})
 _BOUND = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
 
 
-class SchemaError(ValueError):
+class StructuralSchemaError(ValueError):
     """The error for a model that has no structural schema."""
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
     """Return the structural schema of `model`, with the names of the API and without references.
 
-    Raises SchemaError for a string, list or map without a bound, and for a type without a structural form.
+    Raises StructuralSchemaError for a string, list or map without a bound, and for a type without a structural form.
     """
     json_schema = model.model_json_schema(by_alias=True)
     return _rewrite_tree(_inline_references(json_schema, json_schema.get("$defs", {})))
 
 
-def status_schema(schema: Schema) -> Schema:
+def structural_status_schema(schema: Schema) -> Schema:
     """Return the structural schema of a status, without defaults and lists of values.
 
     A status field is absent until it is reported. With the definition of an older release, the API server would refuse
@@ -44,7 +44,7 @@ def status_schema(schema: Schema) -> Schema:
     """
     node = {key: value for key, value in schema.items() if key not in ("default", "enum")}
     text = {"maxLength": MOST_VALUE_LENGTH} if "enum" in schema else {}
-    return map_children({**node, **text}, status_schema)
+    return map_child_schemas({**node, **text}, structural_status_schema)
 
 
 def _inline_references(node: Schema, definitions: Schema) -> Schema:
@@ -52,17 +52,17 @@ def _inline_references(node: Schema, definitions: Schema) -> Schema:
     result = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
     if reference := node.get("$ref"):
         result = definitions[reference.removeprefix("#/$defs/")] | result
-    return map_children(result, lambda child: _inline_references(child, definitions))
+    return map_child_schemas(result, lambda child: _inline_references(child, definitions))
 
 
 def _rewrite_tree(node: Schema) -> Schema:
-    node = map_children(node, _rewrite_tree)
+    node = map_child_schemas(node, _rewrite_tree)
     for rewrite in REWRITES:
         node = rewrite(node)
     return node
 
 
-def map_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
+def map_child_schemas(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """Return a schema `node` with `change` applied to each schema directly inside it."""
     result = dict(node)
     for key in ("properties", "patternProperties"):
@@ -77,12 +77,12 @@ def map_children(node: Schema, change: Callable[[Schema], Schema]) -> Schema:
     return result
 
 
-def drop_title(node: Schema) -> Schema:
+def _drop_title(node: Schema) -> Schema:
     """Remove titles, which pydantic derives from names."""
     return _drop_keys(node, "title")
 
 
-def unwrap_optional(node: Schema) -> Schema:
+def _unwrap_optional(node: Schema) -> Schema:
     """Replace `X | None` by X: in Kubernetes a field that is not set is absent, not null."""
     options = [option for option in node.get("anyOf", ()) if option != {"type": "null"}]
     if "anyOf" not in node or len(options) == len(node["anyOf"]):
@@ -91,30 +91,30 @@ def unwrap_optional(node: Schema) -> Schema:
     return options[0] | keywords if len(options) == 1 else keywords | {"anyOf": options}
 
 
-def union_to_int_or_string(node: Schema) -> Schema:
+def _union_to_int_or_string(node: Schema) -> Schema:
     """Replace `int | str` by int-or-string, the only union of structural schemas, with the bounds of both."""
     options = {option.get("type"): option for option in node.get("anyOf", ())}
     if not options or INT_OR_STRING in node:
         return node
     if set(options) != {"integer", "string"}:
-        raise SchemaError(f"{sorted(map(str, options))} cannot be a union: use one type, or int and string")
+        raise StructuralSchemaError(f"{sorted(map(str, options))} cannot be a union: use one type, or int and string")
     bounds = _drop_keys(options["integer"] | options["string"], "type", "format")
     return _drop_keys(node, "anyOf") | bounds | {INT_OR_STRING: True}
 
 
-def expand_int_or_string(node: Schema) -> Schema:
+def _expand_int_or_string(node: Schema) -> Schema:
     """Replace the type of int-or-string by the alternatives that clients expect."""
     if INT_OR_STRING not in node:
         return node
     return _drop_keys(node, "type") | {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 
-def const_to_enum(node: Schema) -> Schema:
+def _const_to_enum(node: Schema) -> Schema:
     """Replace a constant in the schema by an enumeration with one value."""
     return _drop_keys(node, "const") | {"enum": [node["const"]]} if "const" in node else node
 
 
-def convert_exclusive_bounds(node: Schema) -> Schema:
+def _convert_exclusive_bounds(node: Schema) -> Schema:
     """Replace an exclusive bound by the bound and a boolean, as in OpenAPI 3.0."""
     result = dict(node)
     for exclusive_key, bound_key in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -124,17 +124,17 @@ def convert_exclusive_bounds(node: Schema) -> Schema:
     return result
 
 
-def tuple_to_list(node: Schema) -> Schema:
+def _tuple_to_list(node: Schema) -> Schema:
     """Replace a tuple of equal members by a list. The schema already contains minItems and maxItems."""
     if "prefixItems" not in node:
         return node
     first_member, *other_members = node["prefixItems"]
     if any(member != first_member for member in other_members):
-        raise SchemaError("a tuple with members of several types has no structural form: use an object")
+        raise StructuralSchemaError("a tuple with members of several types has no structural form: use an object")
     return _drop_keys(node, "prefixItems") | {"items": first_member}
 
 
-def keep_value_constraint(node: Schema) -> Schema:
+def _keep_value_constraint(node: Schema) -> Schema:
     """Keep only the constraint of the values of a map. CEL rules check the keys, and no object is closed."""
     pattern_schemas = node.get("patternProperties", {})
     value_schema = next(iter(pattern_schemas.values()), node.get("additionalProperties"))
@@ -142,12 +142,12 @@ def keep_value_constraint(node: Schema) -> Schema:
     return keywords | {"additionalProperties": value_schema} if isinstance(value_schema, dict) else keywords
 
 
-def set_list_type(node: Schema) -> Schema:
+def _set_list_type(node: Schema) -> Schema:
     """Make a list atomic if the list has no other list type. An apply then replaces the whole list."""
     return {LIST_TYPE: "atomic"} | node if node.get("type") == "array" else node
 
 
-def set_number_format(node: Schema) -> Schema:
+def _set_number_format(node: Schema) -> Schema:
     """Set the format of a number in the structural schema: int32 if the bounds allow it, otherwise int64 or double."""
     if node.get("type") == "number":
         return {"format": "double"} | node
@@ -156,7 +156,7 @@ def set_number_format(node: Schema) -> Schema:
     return {"format": "int32" if node.get("maximum", _INT32_MAX + 1) <= _INT32_MAX else "int64"} | node
 
 
-def set_object_default(node: Schema) -> Schema:
+def _set_object_default(node: Schema) -> Schema:
     """Set the default of an object to the defaults of its fields, which the API server checks CEL rules against.
 
     A default that is null, an empty list or an empty map is removed: an absent field means the same and keeps stored
@@ -173,12 +173,12 @@ def set_object_default(node: Schema) -> Schema:
     if "properties" not in node:
         return node
     if default != field_defaults:
-        raise SchemaError(f"an object's default must be that of its fields {field_defaults}, not {default}")
+        raise StructuralSchemaError(f"an object's default must be that of its fields {field_defaults}, not {default}")
     return node | {"default": field_defaults}
 
 
-def drop_operator_defaults(node: Schema) -> Schema:
-    """Remove the defaults that the operator fills in from the schema, after set_object_default() has read them."""
+def _drop_operator_defaults(node: Schema) -> Schema:
+    """Remove the defaults that the operator fills in from the schema, after _set_object_default() has read them."""
     if "properties" not in node:
         return node
     return node | {
@@ -186,32 +186,32 @@ def drop_operator_defaults(node: Schema) -> Schema:
     }
 
 
-def require_bound(node: Schema) -> Schema:
-    """Raise SchemaError if there is no upper bound: the API server estimates the cost of CEL rules from bounds.
+def _require_bound(node: Schema) -> Schema:
+    """Raise StructuralSchemaError without an upper bound: the API server estimates the cost of CEL rules from bounds.
 
     Blocks have no bound here, because CEL rules cannot read their fields. The operator limits their size (resource.py).
     """
     kind = "string" if INT_OR_STRING in node else node.get("type", "")
     is_bounded = "enum" in node or "properties" in node or PRESERVE in node
     if kind in _BOUND and not is_bounded and _BOUND[kind] not in node:
-        raise SchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
+        raise StructuralSchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
     return node
 
 
 REWRITES: tuple[Callable[[Schema], Schema], ...] = (
-    drop_title,
-    unwrap_optional,
-    union_to_int_or_string,
-    expand_int_or_string,
-    const_to_enum,
-    convert_exclusive_bounds,
-    tuple_to_list,
-    keep_value_constraint,
-    set_list_type,
-    set_number_format,
-    set_object_default,
-    drop_operator_defaults,
-    require_bound,
+    _drop_title,
+    _unwrap_optional,
+    _union_to_int_or_string,
+    _expand_int_or_string,
+    _const_to_enum,
+    _convert_exclusive_bounds,
+    _tuple_to_list,
+    _keep_value_constraint,
+    _set_list_type,
+    _set_number_format,
+    _set_object_default,
+    _drop_operator_defaults,
+    _require_bound,
 )
 
 

@@ -16,7 +16,7 @@ are removed first.
 A paused rollout replaces no pods. A scale-up adds pods of the last good revision, even if this revision has no pods
 left after a scale-down to 0. Pods of failed revisions and the canary are kept for inspection.
 
-`rollout_policy` calculates these numbers from the spec.
+`rollout_step_limits` calculates these numbers from the spec.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from gaudi_operator.api.v1alpha1.rollout import Rollout, RolloutType
 
 
 @dataclass(frozen=True)
-class RevisionPodCounts:
+class RolloutStepPodCounts:
     """The pod counts of one revision for the rollout planner.
 
     `replicas` are the replicas of the ReplicaSet, `ready` are the pods that are ready now, and `served` are the pods
@@ -55,7 +55,7 @@ class RevisionPodCounts:
         """
         return max(self.served, self.replicas - self.unplaced) if self.ready and not self.failed else self.served
 
-    def scaled_to(self, replicas: int | None = None) -> "RevisionPodCounts":
+    def scaled_to(self, replicas: int | None = None) -> "RolloutStepPodCounts":
         """Return the counts after scaling to `replicas`. The ReplicaSet controller removes unready pods first."""
         desired = self.replicas if replicas is None else replicas
         ready = min(self.ready, desired)
@@ -63,7 +63,7 @@ class RevisionPodCounts:
 
 
 @dataclass(frozen=True)
-class RolloutPolicy:
+class RolloutStepLimits:
     """The limits of a rollout for the planner, as numbers of pods.
 
     `replicas` is the desired number. During a `trial`, the canary is the only pod of the new revision.
@@ -86,7 +86,7 @@ class RolloutPolicy:
         return self.replicas + self.max_surge
 
 
-class RolloutProgress(StrEnum):
+class RolloutStepProgress(StrEnum):
     """The progress of a rollout after the planner's next step: done, moving, waiting or paused."""
 
     DONE = "Done"
@@ -96,7 +96,7 @@ class RolloutProgress(StrEnum):
 
 
 @dataclass(frozen=True)
-class ReplicaChange:
+class _ReplicaChange:
     """A scale step of the rollout planner: the new number of replicas for the workload of one revision."""
 
     revision: str
@@ -111,12 +111,15 @@ class RolloutStep:
     it is empty.
     """
 
-    progress: RolloutProgress
-    changes: tuple[ReplicaChange, ...] = ()
+    progress: RolloutStepProgress
+    changes: tuple[_ReplicaChange, ...] = ()
 
 
 def next_rollout_step(
-    current: RevisionPodCounts, old_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int = 0
+    current: RolloutStepPodCounts,
+    old_counts: Sequence[RolloutStepPodCounts],
+    policy: RolloutStepLimits,
+    ending_pods: int = 0,
 ) -> RolloutStep:
     """Return the next step towards `policy.replicas` ready pods of `current` and no pods of `old_counts`.
 
@@ -131,7 +134,7 @@ def next_rollout_step(
     ending_pods = 0 if policy.max_surge else ending_pods
     if policy.paused and policy.replicas and any(old.replicas or old.fallback for old in old_counts):
         after = _scale_while_paused(before, policy, ending_pods)
-        return RolloutStep(RolloutProgress.PAUSED, _replica_changes(before, after))
+        return RolloutStep(RolloutStepProgress.PAUSED, _replica_changes(before, after))
     # Changes that free room precede changes that need room. Each change starts from the pod counts after the previous
     # change.
     planned = [_remove_unplaced_pods(before, current.unplaced, policy), *before[1:]]
@@ -139,28 +142,28 @@ def next_rollout_step(
     after = [_add_new_pods(after_removals if policy.max_surge else planned, policy, ending_pods), *after_removals[1:]]
     changes = _replica_changes(before, _remove_surplus_pods(after, policy))
     if changes:
-        return RolloutStep(RolloutProgress.MOVING, changes)
+        return RolloutStep(RolloutStepProgress.MOVING, changes)
     return RolloutStep(_progress_without_changes(before, policy))
 
 
 def _remove_unplaced_pods(
-    pod_counts: Sequence[RevisionPodCounts], unplaced: int, policy: RolloutPolicy
-) -> RevisionPodCounts:
+    pod_counts: Sequence[RolloutStepPodCounts], unplaced: int, policy: RolloutStepLimits
+) -> RolloutStepPodCounts:
     """Remove new pods without a node if there are too many pods. These pods have not started their warm-up."""
     excess = _count_replicas(pod_counts) - policy.max_pods
     return pod_counts[0].scaled_to(pod_counts[0].replicas - max(0, min(excess, unplaced)))
 
 
 def _add_new_pods(
-    pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
-) -> RevisionPodCounts:
+    pod_counts: Sequence[RolloutStepPodCounts], policy: RolloutStepLimits, ending_pods: int
+) -> RolloutStepPodCounts:
     current = pod_counts[0]
     room = policy.max_pods - _count_replicas(pod_counts) - ending_pods
     replicas = min(policy.replicas, _max_new_pods(current, policy), current.replicas + max(0, room))
     return current.scaled_to(replicas)
 
 
-def _max_new_pods(current: RevisionPodCounts, policy: RolloutPolicy) -> int:
+def _max_new_pods(current: RolloutStepPodCounts, policy: RolloutStepLimits) -> int:
     if current.forbidden:
         return current.replicas
     # Keep existing pods. If the gate of the canary closes, a revision with several pods is on trial again.
@@ -168,8 +171,8 @@ def _max_new_pods(current: RevisionPodCounts, policy: RolloutPolicy) -> int:
 
 
 def _scale_old_pods(
-    pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
-) -> list[RevisionPodCounts]:
+    pod_counts: Sequence[RolloutStepPodCounts], policy: RolloutStepLimits, ending_pods: int
+) -> list[RolloutStepPodCounts]:
     """Remove old pods that are no longer needed. During a trial, add old pods if too few are left."""
     current, old_counts = pod_counts[0].scaled_to(min(pod_counts[0].replicas, policy.replicas)), pod_counts[1:]
     kept = [old.scaled_to(old.expected) for old in old_counts]
@@ -183,11 +186,11 @@ def _scale_old_pods(
     return _add_pods(remaining, min(needed, max(room, _count_replicas(old_counts))) - kept_pods)
 
 
-def _count_replicas(pod_counts: Sequence[RevisionPodCounts]) -> int:
+def _count_replicas(pod_counts: Sequence[RolloutStepPodCounts]) -> int:
     return sum(counts.replicas for counts in pod_counts)
 
 
-def _add_pods(pod_counts: Sequence[RevisionPodCounts], count: int) -> list[RevisionPodCounts]:
+def _add_pods(pod_counts: Sequence[RolloutStepPodCounts], count: int) -> list[RolloutStepPodCounts]:
     """Add `count` pods to the last good revision or, without one, to the revision with the most ready pods."""
     candidates = (
         counts
@@ -198,16 +201,18 @@ def _add_pods(pod_counts: Sequence[RevisionPodCounts], count: int) -> list[Revis
     return [each.scaled_to(each.replicas + max(0, count)) if each is target else each for each in pod_counts]
 
 
-def _remove_unready_first(pod_counts: Sequence[RevisionPodCounts], count: int) -> list[RevisionPodCounts]:
+def _remove_unready_first(pod_counts: Sequence[RolloutStepPodCounts], count: int) -> list[RolloutStepPodCounts]:
     remaining = _remove_pods(pod_counts, count, keep_ready=True)
     return _remove_pods(remaining, count - _count_unready_pods(pod_counts), keep_ready=False)
 
 
-def _count_unready_pods(pod_counts: Sequence[RevisionPodCounts]) -> int:
+def _count_unready_pods(pod_counts: Sequence[RolloutStepPodCounts]) -> int:
     return sum(counts.replicas - counts.ready for counts in pod_counts)
 
 
-def _remove_pods(pod_counts: Sequence[RevisionPodCounts], count: int, *, keep_ready: bool) -> list[RevisionPodCounts]:
+def _remove_pods(
+    pod_counts: Sequence[RolloutStepPodCounts], count: int, *, keep_ready: bool
+) -> list[RolloutStepPodCounts]:
     """Remove up to `count` pods, starting with the first revision. With `keep_ready`, remove only unready pods."""
     remaining = []
     for revision in pod_counts:
@@ -218,15 +223,17 @@ def _remove_pods(pod_counts: Sequence[RevisionPodCounts], count: int, *, keep_re
     return remaining
 
 
-def _remove_surplus_pods(pod_counts: list[RevisionPodCounts], policy: RolloutPolicy) -> list[RevisionPodCounts]:
+def _remove_surplus_pods(
+    pod_counts: list[RolloutStepPodCounts], policy: RolloutStepLimits
+) -> list[RolloutStepPodCounts]:
     """Remove unready new pods if the number of pods exceeds the maximum. A later step creates them."""
     excess = _count_replicas(pod_counts) - policy.max_pods
     return [*_remove_pods(pod_counts[:1], excess, keep_ready=True), *pod_counts[1:]]
 
 
 def _scale_while_paused(
-    pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy, ending_pods: int
-) -> list[RevisionPodCounts]:
+    pod_counts: Sequence[RolloutStepPodCounts], policy: RolloutStepLimits, ending_pods: int
+) -> list[RolloutStepPodCounts]:
     """Keep the desired number of pods while the rollout is paused. Revisions are not replaced.
 
     Pods of failed revisions do not count as replicas, because they serve no traffic.
@@ -252,22 +259,28 @@ def _scale_while_paused(
 
 
 def _replica_changes(
-    before: Sequence[RevisionPodCounts], after: Sequence[RevisionPodCounts]
-) -> tuple[ReplicaChange, ...]:
+    before: Sequence[RolloutStepPodCounts], after: Sequence[RolloutStepPodCounts]
+) -> tuple[_ReplicaChange, ...]:
     pairs = zip(before, after, strict=True)
-    return tuple(ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
+    return tuple(_ReplicaChange(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
 
 
-def _progress_without_changes(pod_counts: Sequence[RevisionPodCounts], policy: RolloutPolicy) -> RolloutProgress:
+def _progress_without_changes(
+    pod_counts: Sequence[RolloutStepPodCounts], policy: RolloutStepLimits
+) -> RolloutStepProgress:
     """Return the progress of a rollout without a pending scale change."""
     current, old_counts = pod_counts[0], pod_counts[1:]
     done = current.replicas == policy.replicas and current.ready >= policy.replicas
-    return RolloutProgress.DONE if done and not any(old.replicas for old in old_counts) else RolloutProgress.WAITING
+    return (
+        RolloutStepProgress.DONE
+        if done and not any(old.replicas for old in old_counts)
+        else RolloutStepProgress.WAITING
+    )
 
 
-def rollout_policy(
+def rollout_step_limits(
     rollout: Rollout, replicas: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
-) -> RolloutPolicy:
+) -> RolloutStepLimits:
     """Return the limits of a rollout. As in Deployments, maxSurge is rounded up and maxUnavailable is rounded down.
 
     Percentages are relative to `replicas`. `frozen` pauses the rollout like spec.rollout.paused. `in_place`
@@ -276,15 +289,15 @@ def rollout_policy(
     replaced.
     """
     has_surge = not in_place and rollout.type is not RolloutType.IN_PLACE
-    surge = resolve_pod_count(rollout.max_surge, replicas, round_up=True) if has_surge else 0
-    unavailable = resolve_pod_count(rollout.max_unavailable or 0, replicas, round_up=False)
+    surge = resolve_rollout_step_limit(rollout.max_surge, replicas, round_up=True) if has_surge else 0
+    unavailable = resolve_rollout_step_limit(rollout.max_unavailable or 0, replicas, round_up=False)
     # If both numbers are 0, no pod can be replaced. The Deployment controller also uses 1 in this case.
     if surge == 0:
         unavailable = max(1, unavailable)
-    return RolloutPolicy(replicas, surge, min(unavailable, replicas), paused=rollout.paused or frozen, trial=trial)
+    return RolloutStepLimits(replicas, surge, min(unavailable, replicas), paused=rollout.paused or frozen, trial=trial)
 
 
-def resolve_pod_count(amount: int | str, replicas: int, *, round_up: bool) -> int:
+def resolve_rollout_step_limit(amount: int | str, replicas: int, *, round_up: bool) -> int:
     """Return a rollout limit as a number of pods. `amount` is a number or a percentage such as "25%"."""
     if isinstance(amount, int):
         return amount

@@ -18,46 +18,46 @@ from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from gaudi_operator.api.v1alpha1.network import NetworkAccess, ServiceType
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.admission.pod_policy import find_violations, render_limited
-from gaudi_operator.core.blocks import read_objects, read_text
+from gaudi_operator.core.admission.pod_policy import find_policy_violations, render_for_policy
 from gaudi_operator.core.children.drift import drifted_field
-from gaudi_operator.core.children.workloads import (
-    controller_revision,
-    horizontal_pod_autoscaler,
-    leader_worker_set,
-    network_policy,
-    pod_disruption_budget,
-    replica_set,
-    rollout_annotations,
-    scale_down_window,
-    service,
-    service_account,
+from gaudi_operator.core.children.manifests import (
+    autoscaler_manifest,
+    autoscaler_manifest_window,
+    controller_revision_manifest,
+    leader_worker_set_manifest,
+    network_policy_manifest,
+    pod_disruption_budget_manifest,
+    replica_set_manifest,
+    service_account_manifest,
+    service_manifest,
+    workload_manifest_annotations,
 )
-from gaudi_operator.core.inference import Identity, Inference, cache_on_inference
+from gaudi_operator.core.inference import Inference, InferenceIdentity, cache_on_inference
 from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.nested_objects import read_nested_objects, read_text
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.pods.view import ENDED
+from gaudi_operator.core.pods.pod_view import ENDED
 from gaudi_operator.core.rendering.metadata import Object
 from gaudi_operator.core.rendering.pod_volumes import kept_revisions_config_map, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.rendering.runtime_config import runtime_config_map
-from gaudi_operator.core.rollout.replicas import (
-    PlannedReplicas,
-    count_ending_pods,
-    full_replicas,
-    live_workloads,
-    revision_of,
-    revisions_with_workloads,
-    running_revisions,
-    spec_replicas_by_revision,
-)
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
+from gaudi_operator.core.rollout.workload_replicas import (
+    PlannedReplicas,
+    count_ending_workload_pods,
+    full_replicas,
+    live_workloads,
+    revision_of_workload,
+    revisions_with_running_workloads,
+    revisions_with_workloads,
+    spec_replicas_by_revision,
+)
 from gaudi_operator.core.text_formats import hash_texts
 
 
 @dataclass(frozen=True)
-class Garbage:
+class UnusedChildren:
     """The deletions of unused workloads and ControllerRevisions, and the names of the affected revisions.
 
     `used_names` belong to revisions that must stay, `expired_names` to revisions that are deleted.
@@ -68,9 +68,9 @@ class Garbage:
     expired_names: set[str]
 
 
-def find_garbage(
+def find_unused_children(
     observed: Observed, names: Iterable[str], stored: Iterable[Revision], history_limit: int, stable: str | None = None
-) -> Garbage:
+) -> UnusedChildren:
     """Find workloads and revisions that are no longer needed.
 
     A revision is in use if its name is in `names`, or if it has active pods or desired replicas. Ended pods do not
@@ -78,26 +78,26 @@ def find_garbage(
     sorted newest first. `history_limit` is the number of unused revisions to keep in addition to the `stable` revision.
     """
     used_names = {*names, *(_revision_name(pod) for pod in (*observed.pods, *observed.workers) if not _has_ended(pod))}
-    used_names |= {revision_of(workload) for workload in observed.workloads if full_replicas(workload)}
+    used_names |= {revision_of_workload(workload) for workload in observed.workloads if full_replicas(workload)}
     # Keep the stable revision regardless of its age, because a failed rollout returns to it.
     unused_names = [revision.name for revision in stored if revision.name not in {*used_names, stable}]
     expired_names = set(unused_names[history_limit:])
-    unused_workloads = (workload for workload in observed.workloads if revision_of(workload) not in used_names)
+    unused_workloads = (workload for workload in observed.workloads if revision_of_workload(workload) not in used_names)
     expired_revisions = (revision for revision in observed.revisions if _revision_name(revision) in expired_names)
     deletes = [
         *_deletes(unused_workloads, "its revision was replaced and has no pods"),
         *_deletes(expired_revisions, "the history of revisions is full"),
     ]
-    return Garbage(deletes, used_names, expired_names)
+    return UnusedChildren(deletes, used_names, expired_names)
 
 
-def unread_config_maps(observed: Observed, needed_names: Collection[str | None]) -> list[Delete]:
+def unread_config_map_actions(observed: Observed, needed_names: Collection[str | None]) -> list[Delete]:
     """Return the deletions of all ConfigMaps whose names are not in `needed_names`."""
     unread = (config_map for config_map in observed.config_maps if config_map["metadata"]["name"] not in needed_names)
     return _deletes(unread, "no pod uses it")
 
 
-def delete_child(child: Manifest, reason: str) -> Delete:
+def _delete_child(child: Manifest, reason: str) -> Delete:
     """Return the deletion of one observed child."""
     metadata = child["metadata"]
     return Delete(child["apiVersion"], child["kind"], metadata["name"], metadata["uid"], reason)
@@ -108,7 +108,7 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
-    return [delete_child(child, reason) for child in objects if "deletionTimestamp" not in child["metadata"]]
+    return [_delete_child(child, reason) for child in objects if "deletionTimestamp" not in child["metadata"]]
 
 
 def _revision_name(manifest: Manifest) -> str:
@@ -124,29 +124,29 @@ def child_actions(state: State, scaling: PlannedReplicas) -> list[Action]:
     observed, current = state.observed, state.rollout.current
     if current is None:
         return _back_off_writes(state, scaling)
-    rendered = render_limited(state.inference, current, limited_children(state.inference, state.defaults))
-    refused_kinds = {violation.kind for violation in find_violations(rendered, state.platform) if violation.kind}
+    rendered = render_for_policy(state.inference, current, limited_children(state.inference, state.defaults))
+    refused_kinds = {violation.kind for violation in find_policy_violations(rendered, state.platform) if violation.kind}
     inference = state.inference
     if refused_kinds:
         inference = _within_limits(inference, refused_kinds, state.platform.limits)
     history_limit = inference.spec.rollout.revision_history_limit
     desired_names = {current.name, *(name for name, count in scaling.full_replicas.items() if count)}
-    garbage = find_garbage(observed, desired_names, state.stored, history_limit, state.stable_name)
+    garbage = find_unused_children(observed, desired_names, state.stored, history_limit, state.stable_name)
     # A revision without an entry in `scaling` has only terminating pods left, and its workload is gone.
     in_use = garbage.used_names & scaling.replicas.keys()
-    revisions = running_revisions(current, state.stored, observed, in_use)
+    revisions = revisions_with_running_workloads(current, state.stored, observed, in_use)
     # The operator's own deletions trigger no reconcile. Therefore this reconcile also writes the children that depend
     # on them.
     kept_revisions = (revision for revision in state.revisions if revision.name not in garbage.expired_names)
-    config_maps = recipe_config_maps(inference, revisions, kept_revisions)
+    config_maps = recipe_config_map_children(inference, revisions, kept_revisions)
     needed_names = {
         *(revision.config_map_name for revision in revisions),
         *(config_map["metadata"]["name"] for config_map in config_maps),
     }
     actions = [
-        *missing_writes([*config_maps, *_desired_children(inference, state, revisions, scaling)], observed.children),
+        *_missing_writes([*config_maps, *_desired_children(inference, state, revisions, scaling)], observed.children),
         *garbage.deletes,
-        *unread_config_maps(observed, needed_names),
+        *unread_config_map_actions(observed, needed_names),
         *recipe_pvc_actions(inference, revisions, observed.pvcs),
         *_disabled_child_deletes(inference, observed),
     ]
@@ -178,14 +178,14 @@ def limited_children(inference: Inference, defaults: InstallationDefaults) -> di
     """Return the children that a class may limit and that the spec requests, by kind."""
     access, cache = inference.spec.network_access, inference.spec.recipe_cache
     children = [
-        service(inference),
-        *([network_policy(inference, defaults)] if access.is_managed else []),
+        service_manifest(inference),
+        *([network_policy_manifest(inference, defaults)] if access.is_managed else []),
         *([recipe_pvc(inference.identity, cache, None)] if cache and not cache.existing_claim else []),
     ]
     return {child["kind"]: child for child in children}
 
 
-def missing_writes(children: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
+def _missing_writes(children: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
     """Return an Apply for each desired child whose live object is missing or differs.
 
     `children` are complete manifests, in the order of their writes. `observed` are live objects of any kind.
@@ -201,18 +201,18 @@ def _child_write(child: Object, live: Manifest | None) -> Action | None:
     # The object is being deleted, so an apply would be lost. The next reconcile creates a new object.
     if "deletionTimestamp" in live["metadata"]:
         return None
-    hashed_child = with_hashed_texts(child)
+    hashed_child = hash_child_texts(child)
     changed_field = drifted_field(hashed_child, live)
     if changed_field is None:
         return None
     if child.get("immutable") and drifted_field(hashed_child["data"], live.get("data")):
-        return delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
+        return _delete_child(live, "its content does not match its name, and it is immutable: it is recreated")
     if _applied_hash(child) != _applied_hash(live):
         return Apply(child, "the desired content has changed")
     return Apply(child, f"{changed_field} was changed by another client")
 
 
-def with_hashed_texts(child: Object) -> Object:
+def hash_child_texts(child: Object) -> Object:
     """Return a desired child in the form in which the store keeps live objects, for comparison.
 
     The store keeps hashes in place of the texts of a ConfigMap.
@@ -230,19 +230,19 @@ def _desired_children(
     """Return the manifests of all desired children. `revisions` are the revisions whose pods must be able to start."""
     policy, full_replicas = state.rollout.policy, scaling.full_replicas.values()
     # A forbidden revision gets no more pods. A budget for pods that never exist would refuse every drain.
-    expected_pods = sum(full_replicas) + count_ending_pods(state.pods, state.observed, state.deadlines)
+    expected_pods = sum(full_replicas) + count_ending_workload_pods(state.pods, state.observed, state.deadlines)
     owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
         *(
-            controller_revision(owner, revision, state.defaults.controller)
+            controller_revision_manifest(owner, revision, state.defaults.controller)
             for revision in state.rollout.revisions_to_record
         ),
-        *([service_account(owner)] if _uses_own_account(owner.name, revisions) else []),
+        *([service_account_manifest(owner)] if _uses_own_account(owner.name, revisions) else []),
         *(runtime_config_map(owner, revision.config) for revision in revisions if revision.config),
-        *([network_policy(inference, state.defaults)] if inference.spec.network_access.is_managed else []),
-        pod_disruption_budget(inference, min(policy.replicas, expected_pods), policy.max_unavailable),
-        service(inference),
-        *([horizontal_pod_autoscaler(inference, autoscaling, scale_down_window(state))] if autoscaling else []),
+        *([network_policy_manifest(inference, state.defaults)] if inference.spec.network_access.is_managed else []),
+        pod_disruption_budget_manifest(inference, min(policy.replicas, expected_pods), policy.max_unavailable),
+        service_manifest(inference),
+        *([autoscaler_manifest(inference, autoscaling, autoscaler_manifest_window(state))] if autoscaling else []),
         *_desired_workloads(state, revisions, scaling),
     ]
     # Revisions that differ only in their pod template share a ConfigMap. The dictionary removes its duplicates.
@@ -257,7 +257,7 @@ def _desired_workloads(state: State, revisions: Iterable[Revision], scaling: Pla
         if revision.name in scaling.replicas:
             is_new = revision.name not in live_replicas
             reason = state.rollout.in_place_reason if revision.name == state.current_name else None
-            annotations = rollout_annotations(reason, full_replicas.get(revision.name))
+            annotations = workload_manifest_annotations(reason, full_replicas.get(revision.name))
             replicas = 0 if is_new and scales_down else scaling.replicas[revision.name]
             yield _render_workload(state.inference.identity, revision, replicas, annotations)
 
@@ -273,7 +273,7 @@ def _back_off_writes(state: State, scaling: PlannedReplicas) -> list[Action]:
         for revision in revisions_with_workloads(state.stored, state.observed)
         if scaling.replicas.get(revision.name) != live_replicas[revision.name]
     ]
-    return missing_writes(_desired_workloads(state, changed, scaling), state.observed.children)
+    return _missing_writes(_desired_workloads(state, changed, scaling), state.observed.children)
 
 
 def _replicas_after_back_off(state: State, scaling: PlannedReplicas) -> dict[str, int]:
@@ -291,15 +291,17 @@ def _disabled_child_deletes(inference: Inference, observed: Observed) -> list[Ac
     policies = () if spec.network_access.is_managed else observed.network_policies
     autoscalers = () if spec.autoscaling else observed.autoscalers
     return [
-        *(delete_child(policy, "spec.networkAccess.from is Unmanaged") for policy in policies),
-        *(delete_child(autoscaler, "spec.autoscaling is left out") for autoscaler in autoscalers),
+        *(_delete_child(policy, "spec.networkAccess.from is Unmanaged") for policy in policies),
+        *(_delete_child(autoscaler, "spec.autoscaling is left out") for autoscaler in autoscalers),
     ]
 
 
-def _render_workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+def _render_workload(
+    owner: InferenceIdentity, revision: Revision, replicas: int, annotations: Mapping[str, str]
+) -> Object:
     if revision.group:
-        return leader_worker_set(owner, revision, replicas, annotations)
-    return replica_set(owner, revision.name, revision.template, replicas, annotations)
+        return leader_worker_set_manifest(owner, revision, replicas, annotations)
+    return replica_set_manifest(owner, revision.name, revision.template, replicas, annotations)
 
 
 def _uses_own_account(name: str, revisions: Iterable[Revision]) -> bool:
@@ -320,7 +322,7 @@ def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs
     is_mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", pvc_name) for revision in revisions)
     # Recreate a deleted PVC while revisions mount it, even if the cache is off. Otherwise their pods stay pending.
     if (cache and not cache.existing_claim) or (is_mounted and live_pvc is None):
-        return missing_writes([recipe_pvc(inference.identity, cache or RecipeCache(), live_pvc)], pvcs)
+        return _missing_writes([recipe_pvc(inference.identity, cache or RecipeCache(), live_pvc)], pvcs)
     if is_mounted or (cache and cache.retention_policy is RetentionPolicy.RETAIN):
         return []
     # Keep a PVC without an owner reference. It was retained, possibly for a deleted resource of the same name.
@@ -330,10 +332,10 @@ def recipe_pvc_actions(inference: Inference, revisions: Iterable[Revision], pvcs
         for pvc, pvc_metadata in pvcs_and_metadata
         if "deletionTimestamp" not in pvc_metadata and pvc_metadata.get("ownerReferences")
     ]
-    return [delete_child(pvc, "spec.recipeCache is switched off and no pod mounts it") for pvc in owned_pvcs]
+    return [_delete_child(pvc, "spec.recipeCache is switched off and no pod mounts it") for pvc in owned_pvcs]
 
 
-def recipe_config_maps(
+def recipe_config_map_children(
     inference: Inference, running: Iterable[Revision], kept_revisions: Iterable[Revision]
 ) -> list[Object]:
     """Return the ConfigMap of `kept_revisions` if pods of a `running` revision mount it, or no child."""
@@ -345,5 +347,5 @@ def recipe_config_maps(
 
 def _mounts(revision: Revision, source_kind: str, name_key: str, name: str) -> bool:
     """Return True if the revision's pods mount the object with this name."""
-    volumes = read_objects(revision.template, "spec", "volumes")
+    volumes = read_nested_objects(revision.template, "spec", "volumes")
     return any(read_text(volume, source_kind, name_key) == name for volume in volumes)
