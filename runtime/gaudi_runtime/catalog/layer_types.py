@@ -14,7 +14,7 @@ RELABELED = "granitemoehybrid"
 class LayerKinds:
     """The kinds of layers of a model that need other settings.
 
-    `is_mixed`: layers of several kinds, such as full attention beside sliding windows or recurrent states.
+    `is_mixed`: layers of several kinds, such as full attention and sliding windows.
     `has_gated_delta_nets`: some layers keep a recurrent state of this kind. `has_experts`: a mixture of experts.
     """
 
