@@ -25,6 +25,7 @@ from gaudi_runtime.memory_split import DeviceMemorySplit, count_kv_blocks_in_spl
 from gaudi_runtime.plan_check import capturable_plan_graphs, check_plan_before_fetch, find_plan_gaps
 from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding
 from gaudi_runtime.planning.planner import make_plan_for_device
+from gaudi_runtime.planning.ranges import range_config_lines
 from gaudi_runtime.process.host_memory import log_stage_cost
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -78,6 +79,8 @@ def start_engine(
         split, blocks = _allocate_memory(config, engine, board)
     record_progress()
     plan, limits = make_plan_for_device(config.bucketing, config.limits, blocks), blocks.adjust_limits(config.limits)
+    for line in range_config_lines(config.bucketing, limits, blocks):
+        log.info("%s", line)
     capturable = capturable_plan_graphs(plan, config, limits) if engine.captures_graphs else None
     board.update(gaps=find_plan_gaps(plan, config, blocks), capturable=capturable)
     config = config.model_copy(update={"limits": limits})

@@ -269,6 +269,36 @@ def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
     return sequences * math.ceil(limits.max_model_len / limits.block_size)
 
 
+_RANGE_FIELDS = {
+    Strategy.LINEAR: (),
+    Strategy.PADDING_AWARE: ("pad_max", "pad_percent"),
+    Strategy.EXPONENTIAL: ("limit",),
+}
+"""The settings of each strategy besides `min`, `step` and `max`."""
+
+
+def range_config_lines(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> list[str]:
+    """Return the ranges of both phases as the plugin logs them (seed 003); empty for a strategy without ranges."""
+    if policy.strategy not in RANGED_STRATEGIES:
+        return []
+    ranges, _ = _ranges_of_strategy(policy, limits, device)
+    fields = _RANGE_FIELDS[policy.strategy]
+
+    def config(**dimensions: Range) -> str:
+        names = ", ".join(("min", "step", "max_warmup", *fields))
+        values = (
+            f"{name}:{[each.min, each.step, each.max, *(getattr(each, field) for field in fields)]}"
+            for name, each in dimensions.items()
+        )
+        return f"bucket config ({names}) {', '.join(values)}"
+
+    context = {"blocks": ranges.prompt_context} if limits.has_context else {}
+    return [
+        f"Prompt {config(bs=ranges.prompt_batch, query=ranges.prompt_query, **context)}",
+        f"Decode {config(bs=ranges.decode_batch, block=ranges.decode_blocks)}",
+    ]
+
+
 def _ranges_of_strategy(
     policy: BucketPolicy, limits: Limits, device: DeviceBlocks
 ) -> tuple[RangeDimensions[Range], ValuesOf]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.planning.ranges import (
     Range,
     RangeDimensions,
@@ -19,6 +19,7 @@ from gaudi_runtime.planning.ranges import (
     padding_aware_range_values,
     padding_aware_ranges,
     plan_range_values,
+    range_config_lines,
 )
 from tests.support.policies import EXPONENTIAL
 
@@ -223,3 +224,31 @@ def test_exponential_is_sorted_distinct_and_ends_at_most_at_max(step: int, high:
     values = exponential_range_values(1, step, max(step, high), limit)
     assert values == sorted(set(values))
     assert values[-1] == max(step, high)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lines"),
+    [
+        (
+            Strategy.EXPONENTIAL,
+            [
+                "Prompt bucket config (min, step, max_warmup, limit) bs:[1, 2, 1, 1], query:[128, 128, 1024, 10], "
+                "blocks:[0, 1, 7, 4]",
+                "Decode bucket config (min, step, max_warmup, limit) bs:[1, 2, 4, 3], block:[1, 4, 32, 6]",
+            ],
+        ),
+        (
+            Strategy.LINEAR,
+            [
+                "Prompt bucket config (min, step, max_warmup) bs:[1, 1, 1], query:[128, 128, 1024], blocks:[0, 1, 7]",
+                "Decode bucket config (min, step, max_warmup) bs:[1, 32, 4], block:[1, 128, 60]",
+            ],
+        ),
+        (Strategy.OPTIMAL, []),
+    ],
+)
+def test_ranges_are_described_as_the_plugin_logs_them(strategy: Strategy, lines: list[str]) -> None:
+    limits = Limits(
+        max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, block_size=128, prefix_caching=True
+    )
+    assert range_config_lines(BucketPolicy(strategy=strategy), limits, DeviceBlocks(60, 128, 128)) == lines
