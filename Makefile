@@ -60,6 +60,7 @@ lint: $(READY) ## Check formatting, types, import layers, generated files and li
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
 	@$(BIN)/python -m scripts.knobs_page --check
+	@$(BIN)/python -m scripts.families_page --check
 	@$(BIN)/python -m scripts.plots --check
 	@$(BIN)/python -m scripts.words
 	@$(MANUAL)
@@ -133,6 +134,7 @@ generate: $(READY) ## Write generated files: CRD, reference and chart docs
 	@$(BIN)/python -m scripts.chart_docs
 	@$(BIN)/python -m scripts.cli_docs
 	@$(BIN)/python -m scripts.knobs_page
+	@$(BIN)/python -m scripts.families_page
 	@$(BIN)/python -m scripts.plots
 
 pins: $(READY) ## Write requirements/*.txt with hashes

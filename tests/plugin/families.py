@@ -35,8 +35,8 @@ STATES = {
     "linear_conv_kernel_dim": 4,
 }
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "qwen3-moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 4}),
-    "deepseek-mla": (
+    "qwen3_moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 4}),
+    "deepseek_v3": (
         "DeepseekV3",
         {
             **EXPERTS,
@@ -51,7 +51,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "topk_method": "noaux_tc",
         },
     ),
-    "granite-4.0-h": (
+    "granitemoehybrid": (
         "GraniteMoeHybrid",
         {
             **MAMBA,
@@ -63,7 +63,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "position_embedding_type": "nope",
         },
     ),
-    "qwen3-next": (
+    "qwen3_next": (
         "Qwen3Next",
         {
             **EXPERTS,
@@ -73,10 +73,15 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["linear_attention", "full_attention"],
         },
     ),
-    "gemma-3": ("Gemma3", {**WINDOWS, "query_pre_attn_scalar": 32}),
-    "gpt-oss": ("GptOss", {**WINDOWS, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "gemma3_text": ("Gemma3", {**WINDOWS, "query_pre_attn_scalar": 32}),
+    "gpt_oss": ("GptOss", {**WINDOWS, "num_local_experts": 4, "num_experts_per_tok": 2}),
 }
-"""The name of each family's classes in transformers, and the fields that differ from SIZES; None removes a field."""
+"""The name of each family's classes in transformers, and the fields that differ from SIZES; None removes a field.
+
+The keys are the model types of the configurations.
+"""
+TOKENS_DIFFER = frozenset({"deepseek_v3"})
+"""Families whose tokens differ from those of transformers. It is unknown which of both is wrong."""
 TEXT_CONFIGS = frozenset({"Gemma3"})
 """Families with images. Their text models have configurations of their own."""
 

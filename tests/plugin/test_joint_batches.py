@@ -42,7 +42,7 @@ async def serve_on_two_cores(run: Run) -> Facts:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
-    return Path(call_in_fork(lambda: str(write_family(folder, "qwen3-moe")), folder))
+    return Path(call_in_fork(lambda: str(write_family(folder, "qwen3_moe")), folder))
 
 
 @pytest.fixture(scope="module")

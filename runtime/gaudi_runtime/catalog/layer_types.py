@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import Limits
 
 RECURRENT = frozenset({"linear_attention", "gdn_attention"})
@@ -33,6 +34,16 @@ def find_layer_kinds(model_type: str, layer_types: Collection[str], experts: int
         is_mixed=len(kinds) > 1,
         has_gated_delta_nets=bool(kinds & RECURRENT) and model_type != RELABELED,
         has_experts=experts > 1,
+    )
+
+
+def layer_kinds_of_shape(shape: ModelShape) -> LayerKinds:
+    """Return the kinds of layers of a model whose shape is known."""
+    has_states = [layer.state_bytes > 0 for layer in shape.layers]
+    return LayerKinds(
+        is_mixed=len({*zip((layer.windowed for layer in shape.layers), has_states, strict=True)}) > 1,
+        has_gated_delta_nets=shape.family != RELABELED and any(has_states),
+        has_experts=any(layer.experts for layer in shape.layers),
     )
 
 

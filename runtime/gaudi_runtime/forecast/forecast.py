@@ -6,7 +6,12 @@ from dataclasses import replace
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.catalog.cards import Card, assume_card_rates
 from gaudi_runtime.catalog.figure import Confidence, Figure, lowest_confidence
-from gaudi_runtime.catalog.layer_types import RELABELED, LayerKinds, adjust_limits_to_layers, refused_settings
+from gaudi_runtime.catalog.layer_types import (
+    LayerKinds,
+    adjust_limits_to_layers,
+    layer_kinds_of_shape,
+    refused_settings,
+)
 from gaudi_runtime.catalog.models.rank_memory import QUANTIZED_BITS
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.catalog.release_pairs import PAIRS
@@ -28,7 +33,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
     If `shape` is None, the forecast has only the figures that do not depend on a model. For a deployment that does not
     fit, `problems` contains the reasons; no error is raised.
     """
-    kinds = _layer_kinds(shape)
+    kinds = layer_kinds_of_shape(shape) if shape else LayerKinds()
     inputs = replace(inputs, limits=adjust_limits_to_layers(inputs.limits, kinds, inputs.parallelism.data))
     total = total_memory(inputs, card)
     memory, problems = _memory_and_problems(inputs, shape, total)
@@ -136,17 +141,6 @@ def _memory_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> I
             f"a sequence of maxModelLen = {inputs.limits.max_model_len} tokens needs {inputs.blocks_per_sequence} KV "
             f"blocks, but only about {int(memory.kv_blocks.value)} fit",
         )
-
-
-def _layer_kinds(shape: ModelShape | None) -> LayerKinds:
-    if shape is None:
-        return LayerKinds()
-    has_states = [layer.state_bytes > 0 for layer in shape.layers]
-    return LayerKinds(
-        is_mixed=len({*zip((layer.windowed for layer in shape.layers), has_states, strict=True)}) > 1,
-        has_gated_delta_nets=shape.family != RELABELED and any(has_states),
-        has_experts=any(layer.experts for layer in shape.layers),
-    )
 
 
 def _layer_problems(inputs: ForecastInputs, kinds: LayerKinds) -> Iterator[Problem]:
