@@ -49,6 +49,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "n_shared_experts": 1,
             "first_k_dense_replace": 1,
             "topk_method": "noaux_tc",
+            "scoring_func": "sigmoid",
         },
     ),
     "granitemoehybrid": (
@@ -80,8 +81,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 The keys are the model types of the configurations.
 """
-TOKENS_DIFFER = frozenset({"deepseek_v3"})
-"""Families whose tokens differ from those of transformers. It is unknown which of both is wrong."""
 TEXT_CONFIGS = frozenset({"Gemma3"})
 """Families with images. Their text models have configurations of their own."""
 
