@@ -11,7 +11,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks, most_useful_kv_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import EngineName, ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, CapturableGraphs, PlanGaps
+from gaudi_runtime.contract.report import BucketPhase, CapturableGraphsReport, PlanGapsReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.attention_settings import fused_attention, why_attention_impossible
 from gaudi_runtime.planning.coverage import PlanCoverage, decode_coverage, prompt_coverage
@@ -33,7 +33,7 @@ def check_plan_before_fetch(config: RuntimeConfig, environment: Mapping[str, str
     return plan
 
 
-def find_plan_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks) -> PlanGaps:
+def find_plan_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks) -> PlanGapsReport:
     """Return the gaps of the plan on this device. Raises BucketsMissing if the configuration allows no gaps."""
     decode_limits = config.limits.model_copy(update={"block_size": blocks.decode_size})
     coverage = PlanCoverage(
@@ -43,14 +43,14 @@ def find_plan_gaps(plan: BucketPlan, config: RuntimeConfig, blocks: DeviceBlocks
     message = coverage.describe_gaps()
     if message and _refuses_gaps(config):
         raise precheck_missing_buckets(message)
-    return PlanGaps(prompt=coverage.prompt.gap_count, decode=coverage.decode.gap_count, message=message)
+    return PlanGapsReport(prompt=coverage.prompt.gap_count, decode=coverage.decode.gap_count, message=message)
 
 
 def _refuses_gaps(config: RuntimeConfig) -> bool:
     return bool(config.limits.gapless) and config.warmup.enabled
 
 
-def capturable_plan_graphs(plan: BucketPlan, config: RuntimeConfig, limits: Limits) -> CapturableGraphs:
+def capturable_plan_graphs(plan: BucketPlan, config: RuntimeConfig, limits: Limits) -> CapturableGraphsReport:
     """Return the number of graphs that the limit of graph tokens does not exclude.
 
     `limits` have the real block size of the engine.
@@ -61,7 +61,7 @@ def capturable_plan_graphs(plan: BucketPlan, config: RuntimeConfig, limits: Limi
         for bucket in plan.prompt
         if most_tokens is None or bucket_weight(BucketPhase.PROMPT, bucket, limits.block_size) <= most_tokens
     ]
-    return CapturableGraphs(prompt=len(prompt), decode=len(plan.decode))
+    return CapturableGraphsReport(prompt=len(prompt), decode=len(plan.decode))
 
 
 def most_graph_tokens(config: RuntimeConfig, limits: Limits) -> int | None:

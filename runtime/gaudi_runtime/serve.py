@@ -25,7 +25,7 @@ from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.failures import PASSING_REASONS, RESTART_SECONDS
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailureReport
 from gaudi_runtime.engine_protocol.engine import CanBeLost, Engine
 from gaudi_runtime.engine_protocol.group import PodPart, Rank
 from gaudi_runtime.engines.create_engine import create_engine, create_engine_rank
@@ -110,17 +110,17 @@ async def _status_server(serving: ServingConfig, plan_digest: str, signals: Sign
             board.close()
 
 
-def failure_to_serve(error: Exception) -> RuntimeFailure:
+def failure_to_serve(error: Exception) -> RuntimeFailureReport:
     """Return the error for the report: a start-up error with its own reason, any other error as a crash."""
     if isinstance(error, RuntimeStartError):
-        return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
+        return RuntimeFailureReport(reason=error.reason, message=str(error)[:2048])
     last_line = traceback.format_exception_only(error)[-1].strip()
-    return RuntimeFailure(reason="Crashed", message=last_line[:2048])
+    return RuntimeFailureReport(reason="Crashed", message=last_line[:2048])
 
 
 async def _report_failure_and_wait(
     error: Exception, board: ReportBoard, signals: Signals, restart_seconds: float
-) -> RuntimeFailure:
+) -> RuntimeFailureReport:
     """Report the failure until SIGTERM, or for `restart_seconds` if it may pass, and return it."""
     failure = failure_to_serve(error)
     is_start_error = isinstance(error, RuntimeStartError)

@@ -12,7 +12,7 @@ from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import fetch_model
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, MemorySplit, Phase
+from gaudi_runtime.contract.report import BucketPhase, MemorySplitReport, Phase
 from gaudi_runtime.engine_protocol.engine import (
     DividesMemory,
     Engine,
@@ -123,7 +123,7 @@ def _publish_memory(config: RuntimeConfig, split: DeviceMemorySplit, blocks: Dev
         ),
     )
     board.update(
-        memory=MemorySplit(
+        memory=MemorySplitReport(
             free=split.free,
             usable=split.usable,
             graphs=split.graphs,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from examples.make_tiny_checkpoint import make_checkpoint
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipesConfig
-from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
+from gaudi_runtime.contract.report import Phase, SharedRecipesOutcome, WarmupReport
 from tests.benchmarks.figures import Figure, table
 from tests.unit.runtime.runtime_process import runtime_process
 from tests.vllm.configs import vllm_config
@@ -57,7 +57,7 @@ def measure(folder: Path) -> list[Figure]:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "disk" / "inductor")
     first, second = start(folder), start(folder)
     outcomes = [each.report.shared_recipes and each.report.shared_recipes.outcome for each in (first, second)]
-    assert outcomes == [RecipeOutcome.SEEDED, RecipeOutcome.HIT], outcomes
+    assert outcomes == [SharedRecipesOutcome.SEEDED, SharedRecipesOutcome.HIT], outcomes
     files = [file for file in (folder / "shared").rglob("*") if file.is_file()]
     return [
         Figure("warm-up of the first pod", first.warmup_seconds, "s"),

@@ -10,7 +10,7 @@ import httpx
 
 from gaudi_operator.cli.kubectl.undo import undo_patch
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_runtime.contract.report import RequestCounts
+from gaudi_runtime.contract.report import RequestCountsReport
 from tests.cluster.recorder import Recorder
 from tests.cluster.simulated import SimulatedRuntime
 from tests.laws.history import History, Runtime
@@ -169,7 +169,7 @@ class RealWorld:
                 await self._end(command.pod)
             case commands.Load():
                 if runtime := self.kubelet.runtimes.get(command.pod):
-                    runtime.update(requests=RequestCounts(running=command.requests))  # type: ignore[attr-defined]
+                    runtime.update(requests=RequestCountsReport(running=command.requests))  # type: ignore[attr-defined]
             case commands.TakeCards():
                 self.cards = CARDS - 2 * command.cards
             case commands.DeleteChild():

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RuntimeFailureReport
 from tests.support.fake_runtime import PLANNED, FakeRuntime
 from tests.support.kube_api import Object
 from tests.world.runtime import Behaviour, behaviour
@@ -50,7 +50,7 @@ class SimulatedRuntime(FakeRuntime):
         elif self.behaviour is Behaviour.STALL:
             self.update(since_progress_seconds=STALLED_SECONDS)
         elif self.behaviour is Behaviour.BROKEN:
-            failure = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
+            failure = RuntimeFailureReport(reason="ModelUnreadable", message="The model's weights cannot be read.")
             self.update(phase=Phase.FAILED, failure=failure)
         else:
             await self._finish()
@@ -71,7 +71,7 @@ class SimulatedRuntime(FakeRuntime):
         self._report(phase, captured)
 
     def _report(self, phase: Phase, captured: int, **fields: object) -> None:
-        progress = PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured)
+        progress = PhaseProgressReport(planned=PLANNED, warmed=PLANNED, captured=captured)
         self.update(phase=phase, prompt=progress, decode=progress, **fields)
 
     def update(self, **changes: object) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from gaudi_operator.shell.writing.event_writer import BURST
-from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, RuntimeFailureReport
 from tests.cluster.pods import ready
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -28,7 +28,7 @@ def alternate(runtime: FakeRuntime) -> None:
         number = next(numbers)
         changes: dict[str, object] = {"sequence": warm.sequence + 1 + number}
         if number % 2:
-            failure = RuntimeFailure.model_construct(reason="Alternates", message=f"\x1b]52;c;{number}\x07")
+            failure = RuntimeFailureReport.model_construct(reason="Alternates", message=f"\x1b]52;c;{number}\x07")
             changes |= {"phase": Phase.FAILED, "failure": failure}
         body = warm.model_copy(update=changes).model_dump_json(by_alias=True)
         return web.Response(text=body, content_type="application/json")

@@ -17,7 +17,7 @@ from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import CONFIG_PATH
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, ServedTraffic
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, Phase, ServedTrafficReport
 from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.report.served import summarize_served
@@ -172,7 +172,7 @@ async def test_learned_plan_with_more_padding_than_forecast_is_rolled_back(
     assert old == {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
 
 
-async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> ServedTraffic:
+async def served_prompts(api: KubeApi, pod: str, prompt: Bucket) -> ServedTrafficReport:
     """Return the serving report of the pod's runtime after enough prompts of one shape."""
     manifest = await api.get("Pod", pod) or {}
     (name,) = (volume["configMap"]["name"] for volume in manifest["spec"]["volumes"] if "configMap" in volume)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, NAME_LABEL
-from gaudi_runtime.contract.report import RequestCounts
+from gaudi_runtime.contract.report import RequestCountsReport
 from tests.cluster.pods import only_child, ready
 from tests.cluster.test_rollout import revisions, shows
 from tests.support.builders import gaudi_inference
@@ -23,7 +23,7 @@ async def test_scale_down_removes_the_pod_with_the_fewest_requests(
     names = sorted(await not_terminating(api))
     for name, running in zip(names, (5, 0, 2), strict=True):
         runtime = kubelet.runtime(name)  # not reported, so only a new poll finds it
-        runtime.report = runtime.report.model_copy(update={"requests": RequestCounts(running=running)})
+        runtime.report = runtime.report.model_copy(update={"requests": RequestCountsReport(running=running)})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await until(partial(ready, api), "the resource to be Ready again")
     pods = await not_terminating(api)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, PlanGaps, WarmupReport
+from gaudi_runtime.contract.report import MemorySplitReport, Phase, PhaseProgressReport, PlanGapsReport, WarmupReport
 
 STATUS_PORT = 8001
 PLANNED = 10
@@ -40,7 +40,7 @@ class FakeRuntime:
         """Create the report. The method `start` opens the port."""
         self.address = address
         self.container_id = f"test://{uuid4().hex}"
-        buckets = PhaseProgress(planned=PLANNED)
+        buckets = PhaseProgressReport(planned=PLANNED)
         self.report = WarmupReport(
             instance=uuid4().hex,
             sequence=1,
@@ -48,8 +48,8 @@ class FakeRuntime:
             phase=Phase.STARTING,
             prompt=buckets,
             decode=buckets,
-            memory=MemorySplit(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64),
-            gaps=PlanGaps(),
+            memory=MemorySplitReport(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64),
+            gaps=PlanGapsReport(),
             simulated=True,
         )
         self.answer: Answer | None = None
@@ -121,8 +121,10 @@ class FakeRuntime:
         return web.Response(text=self.traffic)
 
 
-def _progress(captured: int) -> PhaseProgress:
-    return PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured, left_out_for_memory=PLANNED - captured)
+def _progress(captured: int) -> PhaseProgressReport:
+    return PhaseProgressReport(
+        planned=PLANNED, warmed=PLANNED, captured=captured, left_out_for_memory=PLANNED - captured
+    )
 
 
 def _is_accepting(task: asyncio.Task[Any]) -> bool:

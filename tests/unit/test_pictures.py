@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gaudi_operator.cli.kubectl.explanation import explain
 from gaudi_operator.cli.kubectl.status import status_output, view_status
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from gaudi_runtime.engines.sim.engine import SimEngine
 from scripts.pictures import COLUMNS, DESCRIBED, FOLDER
 from tests.support.builders import Object
@@ -53,8 +53,8 @@ def upgraded_resource() -> tuple[Object, datetime]:
     cluster.report(
         canary,
         Phase.CAPTURING,
-        prompt=PhaseProgress(planned=24, warmed=24, captured=6),
-        decode=PhaseProgress(planned=48, warmed=48),
+        prompt=PhaseProgressReport(planned=24, warmed=24, captured=6),
+        decode=PhaseProgressReport(planned=48, warmed=48),
         eta_seconds=54,
         warnings=SimEngine(sim_config(SCRIPT)).notes(),
     )

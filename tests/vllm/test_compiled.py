@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipesConfig
-from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
+from gaudi_runtime.contract.report import Phase, SharedRecipesOutcome, WarmupReport
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import MODEL, vllm_config
 
@@ -64,7 +64,7 @@ def test_cold_shape_is_counted_and_no_process_survives_sigkill(checkpoint: Path,
         assert ready.prompt.captured == ready.prompt.planned == 2
         assert ready.decode.captured == ready.decode.planned > 0
         assert ready.shared_recipes
-        assert ready.shared_recipes.outcome is RecipeOutcome.SEEDED
+        assert ready.shared_recipes.outcome is SharedRecipesOutcome.SEEDED
         with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
             openai.completions.create(model=MODEL, prompt=[7] * 50, max_tokens=4, extra_body={"ignore_eos": True})
             wait_until(lambda: hits_and_misses(runtime)[0] >= 4)
@@ -85,6 +85,6 @@ def test_pod_with_an_empty_disk_starts_from_shared_recipes(checkpoint: Path, cac
     with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
         ready = runtime.follow(Phase.SERVING)[-1]
     assert ready.shared_recipes
-    assert ready.shared_recipes.outcome is RecipeOutcome.HIT
+    assert ready.shared_recipes.outcome is SharedRecipesOutcome.HIT
     assert (ready.prompt.cached, ready.decode.cached) == (ready.prompt.planned, ready.decode.planned)
     assert ready.recipe_seconds_saved > 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.report import RequestCounts
+from gaudi_runtime.contract.report import RequestCountsReport
 from tests.unit.runtime.http.openai_api.test_broken_streams import ANSWERED, DONE, FAILED, StreamingApp, counts_of
 
 CHAT = ("openai.chat_completion", "OpenAIServingChat")
@@ -31,7 +31,7 @@ def event_of(vllm_class: tuple[str, str], error: Exception) -> str:
 @pytest.mark.parametrize("vllm_class", [CHAT, COMPLETION])
 @pytest.mark.parametrize(("error", "counts"), [(RuntimeError("died"), FAILED), (ValueError("wrong"), ANSWERED)])
 async def test_server_error_of_a_stream_is_a_failed_answer(
-    vllm_class: tuple[str, str], error: Exception, counts: RequestCounts
+    vllm_class: tuple[str, str], error: Exception, counts: RequestCountsReport
 ) -> None:
     assert await counts_of(StreamingApp(event_of(vllm_class, error).encode(), DONE)) == counts
 

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RequestCounts, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import (
+    Phase,
+    PhaseProgressReport,
+    RequestCountsReport,
+    RuntimeFailureReport,
+    WarmupReport,
+)
 
 PLANNED = 8
 HOT_SECONDS = 60
@@ -119,8 +125,8 @@ class Instance:
         warmed, captured = _STORY[self.stage][2:] if self.stage >= 0 else (0, 0)
         if self.behaviour is Behaviour.SHORT:
             captured //= 2
-        progress = PhaseProgress(planned=PLANNED, warmed=warmed, captured=captured)
-        broken = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
+        progress = PhaseProgressReport(planned=PLANNED, warmed=warmed, captured=captured)
+        broken = RuntimeFailureReport(reason="ModelUnreadable", message="The model's weights cannot be read.")
         return WarmupReport(
             instance=self.name,
             sequence=self.sequence(now),
@@ -131,6 +137,6 @@ class Instance:
             since_progress_seconds=now - self.moved_at,
             recompiles_since_ready=50 if self.serving and self.behaviour is Behaviour.COLD else 0,
             recent_recompiles=50 if self.hot(now) else 0,
-            requests=RequestCounts(running=self.load if self.serving else 0),
+            requests=RequestCountsReport(running=self.load if self.serving else 0),
             failure=broken if self.phase is Phase.FAILED else None,
         )

@@ -63,7 +63,7 @@ class BucketPhase(StrEnum):
     DECODE = "decode"
 
 
-class SkippedBucket(TolerantModel):
+class SkippedBucketReport(TolerantModel):
     """A bucket in the contract's report that is cold or has no graph, with the rule or event that caused this."""
 
     phase: BucketPhase
@@ -73,7 +73,7 @@ class SkippedBucket(TolerantModel):
     graph_bytes: Bytes = Field(0, description="Estimated bytes of a graph that was left out for memory.")
 
 
-class PhaseProgress(TolerantModel):
+class PhaseProgressReport(TolerantModel):
     """The warm-up progress of one phase in the contract's report. Each count is a part of `planned`.
 
     See docs/internals/warmup.md, Percentages.
@@ -128,21 +128,21 @@ class VisionBucket(NamedTuple):
         return f"{self.modality} {self.width}x{self.height}x{self.items}"
 
 
-class SkippedVisionBucket(TolerantModel):
+class SkippedVisionBucketReport(TolerantModel):
     """A planned vision bucket in the contract's report that stayed cold, with the reason."""
 
     bucket: VisionBucket
     reason: ShortText
 
 
-class VisionProgress(TolerantModel):
+class VisionProgressReport(TolerantModel):
     """The progress of the vision tower in the contract's report (docs/internals/warmup.md, Percentages)."""
 
     planned: Count = 0
     warmed: Count = Field(0, description="Buckets that ran; in modes with graphs of the tower, these are captured.")
     current: VisionBucket | None = Field(None, description="The bucket of the current step.")
     device_bytes: Bytes = Field(0, description="Measured bytes of device memory that these buckets took.")
-    skipped: Annotated[tuple[SkippedVisionBucket, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
+    skipped: Annotated[tuple[SkippedVisionBucketReport, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
         (), description="The first of those that stay cold."
     )
 
@@ -153,7 +153,7 @@ class VisionProgress(TolerantModel):
         return self
 
 
-class MemorySplit(TolerantModel):
+class MemorySplitReport(TolerantModel):
     """The memory split in the contract's report, in bytes (docs/internals/warmup.md, Memory split)."""
 
     free: Bytes
@@ -164,7 +164,7 @@ class MemorySplit(TolerantModel):
     block_size: Large | None = Field(None, description="Tokens of a KV block in the engine.")
 
 
-class PlanGaps(TolerantModel):
+class PlanGapsReport(TolerantModel):
     """The gaps of the plan in the contract's report: ranges of admissible batches without a bucket, by phase."""
 
     prompt: Count = 0
@@ -172,14 +172,14 @@ class PlanGaps(TolerantModel):
     message: Text | None = Field(None, description="The uncovered batches as a clause; none without gaps.")
 
 
-class CapturableGraphs(TolerantModel):
+class CapturableGraphsReport(TolerantModel):
     """The graphs that no limit in the spec excludes, in the contract's report, known before the first capture."""
 
     prompt: Count
     decode: Count
 
 
-class FetchProgress(TolerantModel):
+class FetchProgressReport(TolerantModel):
     """The progress of fetching the model in the contract's report (docs/how-to/model-sources.md)."""
 
     done_bytes: Bytes
@@ -187,7 +187,7 @@ class FetchProgress(TolerantModel):
     waiting: bool = Field(False, description="Another process fetches into the same folder; this one waits for it.")
 
 
-class RecipeOutcome(StrEnum):
+class SharedRecipesOutcome(StrEnum):
     """The outcome of shared recipes in the contract's report (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
@@ -199,7 +199,7 @@ class RecipeOutcome(StrEnum):
 class SharedRecipesReport(TolerantModel):
     """The use of shared recipes by this start in the contract's report."""
 
-    outcome: RecipeOutcome = Field(
+    outcome: SharedRecipesOutcome = Field(
         description="Hit: recipes were copied. Seeding: there were none, and those of warm-up will be added;"
         " Seeded: they were added. Miss: recipes can be neither read nor added."
     )
@@ -217,7 +217,7 @@ class ColdShape(TolerantModel):
     needed: Shape | None = Field(None, description="The smallest bucket that holds all these batches before padding.")
 
 
-class ServedPhase(TolerantModel):
+class ServedPhaseReport(TolerantModel):
     """Served batches of one phase in the contract's report (docs/how-to/plan-buckets.md, Hits and misses).
 
     The tokens of a batch are batch size * query tokens. The blocks of a batch are the blocks of all its sequences.
@@ -239,7 +239,7 @@ class ServedPhase(TolerantModel):
     )
 
 
-class ServedBucket(TolerantModel):
+class ServedBucketReport(TolerantModel):
     """Batches of one shape in the contract's report. Their padding is the shape minus the real tokens and blocks."""
 
     phase: BucketPhase
@@ -250,7 +250,7 @@ class ServedBucket(TolerantModel):
     real_blocks: Large
 
 
-class ServedVision(TolerantModel):
+class ServedVisionReport(TolerantModel):
     """Runs of the vision tower while serving in the contract's report."""
 
     hits: Large = Field(0, description="Runs of sizes that the tower had run before.")
@@ -261,13 +261,13 @@ class ServedVision(TolerantModel):
     )
 
 
-class ServedTraffic(TolerantModel):
+class ServedTrafficReport(TolerantModel):
     """The served shapes in the contract's report. They may be one poll old, and a change causes no new report."""
 
-    prompt: ServedPhase = ServedPhase()
-    decode: ServedPhase = ServedPhase()
-    vision: ServedVision | None = Field(None, description="Only with a vision tower that is observed.")
-    buckets: Annotated[tuple[ServedBucket, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
+    prompt: ServedPhaseReport = ServedPhaseReport()
+    decode: ServedPhaseReport = ServedPhaseReport()
+    vision: ServedVisionReport | None = Field(None, description="Only with a vision tower that is observed.")
+    buckets: Annotated[tuple[ServedBucketReport, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
         (), description="The most frequent shapes of both phases."
     )
     step_compiles: Annotated[tuple[StepCompiles, ...], Field(max_length=MAX_STEP_COMPILES)] = Field(
@@ -279,7 +279,7 @@ class ServedTraffic(TolerantModel):
     compile_times: Annotated[tuple[CompileTimes, ...], Field(max_length=8)] = ()
 
 
-class RequestCounts(TolerantModel):
+class RequestCountsReport(TolerantModel):
     """Counts of requests in the contract's report. They may be one poll old; only a new failure causes a new report."""
 
     running: Large = Field(0, description="Requests in work now, including those that wait for a place.")
@@ -287,7 +287,7 @@ class RequestCounts(TolerantModel):
     failed: Large = Field(0, description="Answers with a status of 500 or more, and incomplete streams.")
 
 
-class RuntimeFailure(TolerantModel):
+class RuntimeFailureReport(TolerantModel):
     """The failure of a container instance in the contract's report: a stable reason, and a message with the remedy."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
@@ -305,23 +305,23 @@ class WarmupReport(TolerantModel):
     plan_hash: Annotated[str, Field(min_length=64, max_length=64, pattern=_WORD)]
     buckets_digest: Annotated[str, Field(max_length=64, pattern=_WORD)] | None = None
     phase: Phase
-    prompt: PhaseProgress = PhaseProgress()
-    decode: PhaseProgress = PhaseProgress()
-    vision: VisionProgress | None = Field(None, description="Only of a model whose vision tower is warmed up.")
+    prompt: PhaseProgressReport = PhaseProgressReport()
+    decode: PhaseProgressReport = PhaseProgressReport()
+    vision: VisionProgressReport | None = Field(None, description="Only of a model whose vision tower is warmed up.")
     warmup_skipped: bool = Field(
         False, description="Warm-up is disabled: nothing is warmed or captured, and shapes compile on demand."
     )
     sampler_done: bool = False
     defragmenter_done: bool = False
-    skipped: Annotated[tuple[SkippedBucket, ...], Field(max_length=MAX_SKIPPED)] = ()
+    skipped: Annotated[tuple[SkippedBucketReport, ...], Field(max_length=MAX_SKIPPED)] = ()
     skipped_total: Count = 0
-    memory: MemorySplit | None = None
-    gaps: PlanGaps | None = Field(None, description="With the plan, for the KV blocks in `memory`.")
-    capturable: CapturableGraphs | None = Field(None, description="With the plan, in modes that capture graphs.")
+    memory: MemorySplitReport | None = None
+    gaps: PlanGapsReport | None = Field(None, description="With the plan, for the KV blocks in `memory`.")
+    capturable: CapturableGraphsReport | None = Field(None, description="With the plan, in modes that capture graphs.")
     workspace_bytes: Bytes = Field(
         0, description="Memory that the largest bucket of each phase took when it was executed before the captures."
     )
-    fetch: FetchProgress | None = Field(None, description="Only if the runtime itself fetches the model.")
+    fetch: FetchProgressReport | None = Field(None, description="Only if the runtime itself fetches the model.")
     elapsed_seconds: Seconds = 0.0
     since_progress_seconds: Seconds = Field(
         0.0, description="Time since the last progress; compared with stallTimeout."
@@ -337,8 +337,8 @@ class WarmupReport(TolerantModel):
     recompiles_since_ready: Count = 0
     recent_recompiles: Count = Field(0, description="Recompilations of the last five minutes.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
-    served: ServedTraffic = ServedTraffic()
-    requests: RequestCounts = RequestCounts()
+    served: ServedTrafficReport = ServedTrafficReport()
+    requests: RequestCountsReport = RequestCountsReport()
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
     releases: Text | None = Field(
@@ -348,7 +348,7 @@ class WarmupReport(TolerantModel):
     engine_arguments: Annotated[tuple[Text, ...], Field(max_length=MAX_ARGUMENTS)] = Field(
         (), description="The arguments of the engine's own processes; only with engine vllm."
     )
-    failure: RuntimeFailure | None = None
+    failure: RuntimeFailureReport | None = None
 
 
 def percent(part: int, planned: int) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gaudi_runtime.contract.compiles import COMPILE_BOUNDS, RECOMPILATION_SECONDS, CompileTimes
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
-from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, WarmupReport
 from gaudi_runtime.hardware.report import (
     HardwareReport,
     ReportInstanceStart,
@@ -79,7 +79,7 @@ def _format_counts(report: WarmupReport) -> str:
     return f"prompt {_format_progress(report.prompt)}, decode {_format_progress(report.decode)}{skipped_text}"
 
 
-def _format_progress(progress: PhaseProgress) -> str:
+def _format_progress(progress: PhaseProgressReport) -> str:
     return f"{progress.prepared}/{progress.planned}"
 
 

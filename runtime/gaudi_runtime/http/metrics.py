@@ -13,7 +13,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gaudi_runtime.contract.compiles import StepPart
-from gaudi_runtime.contract.report import BucketPhase, Phase, RecipeOutcome, RequestCounts, ServedTraffic, WarmupReport
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    Phase,
+    RequestCountsReport,
+    ServedTrafficReport,
+    SharedRecipesOutcome,
+    WarmupReport,
+)
 from gaudi_runtime.engine_protocol.engine import Engine, EngineLoad
 from gaudi_runtime.report.served import summarize_served
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
@@ -63,9 +70,9 @@ class RequestMetrics:
         """Count an answer that began successfully but is incomplete."""
         self._failed += 1
 
-    def request_counts(self) -> RequestCounts:
+    def request_counts(self) -> RequestCountsReport:
         """Return the counts of requests in the form of the report."""
-        return RequestCounts(running=self._running, answered=self._answered, failed=self._failed)
+        return RequestCountsReport(running=self._running, answered=self._answered, failed=self._failed)
 
 
 class _RuntimeCollector(Collector):
@@ -81,7 +88,7 @@ class _RuntimeCollector(Collector):
         yield from _bucket_metrics(report)
         yield from _recipe_metrics(report)
         engine = self._sources.engine
-        yield from _traffic_metrics(summarize_served(engine.counters) if engine else ServedTraffic())
+        yield from _traffic_metrics(summarize_served(engine.counters) if engine else ServedTrafficReport())
         if engine is not None:
             yield _batches_by_bucket(report, engine.counters)
             yield from _load_metrics(engine.current_load())
@@ -127,12 +134,12 @@ def _recipe_metrics(report: WarmupReport) -> Iterator[Metric]:
     yield GaugeMetricFamily("gaudi_recipe_saved_seconds", help_text, value=report.recipe_seconds_saved)
     if report.shared_recipes:
         shared = GaugeMetricFamily("gaudi_shared_recipes", "1 for the outcome of shared recipes.", labels=["outcome"])
-        for outcome in RecipeOutcome:
+        for outcome in SharedRecipesOutcome:
             shared.add_metric([outcome], float(outcome is report.shared_recipes.outcome))
         yield shared
 
 
-def _traffic_metrics(served: ServedTraffic) -> Iterator[Metric]:
+def _traffic_metrics(served: ServedTrafficReport) -> Iterator[Metric]:
     hits = CounterMetricFamily("gaudi_graph_hits", "Batches with a warm graph.", labels=["phase"])
     cold_shapes = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
     recompiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])

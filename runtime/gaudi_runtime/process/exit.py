@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import RuntimeFailure
+from gaudi_runtime.contract.report import RuntimeFailureReport
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.report.report_board import ReportBoard
@@ -32,7 +32,7 @@ def exit_at_once() -> NoReturn:
     _exit(0)
 
 
-def exit_with_failure(failure: RuntimeFailure) -> NoReturn:
+def exit_with_failure(failure: RuntimeFailureReport) -> NoReturn:
     """Write the failure to the termination message and exit with code 1, so that the kubelet restarts the container."""
     log.error("This process exits (%s): %s", failure.reason, failure.message)
     with contextlib.suppress(OSError):  # the file exists only in a pod
@@ -54,7 +54,7 @@ async def exit_on_loss(until_lost: UntilLost | None, board: ReportBoard) -> Asyn
 async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
     """Wait until the engine or a rank is lost, report the error, and exit this process."""
     error = await until_lost()
-    failure = RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS])
+    failure = RuntimeFailureReport(reason=error.reason, message=str(error)[:MOST_CHARACTERS])
     board.fail(failure)
     exit_with_failure(failure)
 

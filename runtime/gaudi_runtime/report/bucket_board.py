@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketRow, BucketState, BucketTable
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucketReport
 from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.traffic.serving_histogram import Key, ServingTally
 
@@ -38,7 +38,7 @@ class BucketBoard:
         with self._lock:
             self._states[phase, bucket] = state
 
-    def record_skipped(self, skipped: Iterable[SkippedBucket]) -> None:
+    def record_skipped(self, skipped: Iterable[SkippedBucketReport]) -> None:
         """Record that these buckets were left out. They stay cold or without a graph."""
         with self._lock:
             for skipped_bucket in skipped:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import Phase, RuntimeFailureReport, WarmupReport
 from gaudi_runtime.report.bucket_board import BucketBoard
 
 COALESCE_SECONDS = 0.5
@@ -77,7 +77,7 @@ class ReportBoard:
         self._pinned_fields = fields
         self.update()
 
-    def fail(self, failure: RuntimeFailure) -> None:
+    def fail(self, failure: RuntimeFailureReport) -> None:
         """Report that this start-up failed, with a reason and a message."""
         self.update(phase=Phase.FAILED, failure=failure)
 

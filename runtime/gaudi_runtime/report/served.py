@@ -9,10 +9,10 @@ from gaudi_runtime.contract.report import (
     MAX_SERVED_BUCKETS,
     BucketPhase,
     ColdShape,
-    ServedBucket,
-    ServedPhase,
-    ServedTraffic,
-    ServedVision,
+    ServedBucketReport,
+    ServedPhaseReport,
+    ServedTrafficReport,
+    ServedVisionReport,
 )
 from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.traffic.padding import Padding
@@ -28,11 +28,11 @@ from gaudi_runtime.traffic.serving_histogram import (
 Item = tuple[Key, ServingTally]
 
 
-def summarize_served(histogram: ServingHistogram) -> ServedTraffic:
+def summarize_served(histogram: ServingHistogram) -> ServedTrafficReport:
     """Summarize the served batches for the report: totals of each phase, and the most frequent shapes."""
     items = list(histogram.tallies.items())
     top_items = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
-    return ServedTraffic(
+    return ServedTrafficReport(
         prompt=_served_phase(BucketPhase.PROMPT, items, histogram.padding),
         decode=_served_phase(BucketPhase.DECODE, items, histogram.padding),
         vision=_served_vision(histogram.vision) if histogram.vision else None,
@@ -69,10 +69,12 @@ def _cold_shape(item: Item) -> ColdShape:
     )
 
 
-def _served_phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]) -> ServedPhase:
+def _served_phase(
+    phase: BucketPhase, items: Iterable[Item], paddings: Mapping[BucketPhase, Padding]
+) -> ServedPhaseReport:
     padding = paddings.get(phase)
     phase_items = [(bucket, tally) for (item_phase, bucket), tally in items if item_phase is phase]
-    return ServedPhase(
+    return ServedPhaseReport(
         hits=sum(tally.hits for _, tally in phase_items),
         misses=sum(tally.misses for _, tally in phase_items),
         recompiles=min(sum(tally.compiles for _, tally in phase_items), MOST_COUNT),
@@ -85,14 +87,14 @@ def _served_phase(phase: BucketPhase, items: Iterable[Item], paddings: Mapping[B
     )
 
 
-def _served_vision(tally: ServingVisionTally) -> ServedVision:
+def _served_vision(tally: ServingVisionTally) -> ServedVisionReport:
     recompiles = min(tally.compiles, MOST_COUNT)
-    return ServedVision(hits=tally.hits, misses=tally.misses, recompiles=recompiles, cold=tally.cold)
+    return ServedVisionReport(hits=tally.hits, misses=tally.misses, recompiles=recompiles, cold=tally.cold)
 
 
-def _served_bucket(item: Item) -> ServedBucket:
+def _served_bucket(item: Item) -> ServedBucketReport:
     (phase, bucket), tally = item
-    return ServedBucket(
+    return ServedBucketReport(
         phase=phase,
         bucket=bucket,
         hits=tally.hits,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, RECENT_SECONDS, RequestCounts
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, RECENT_SECONDS, RequestCountsReport
 from gaudi_runtime.contract.report_fields import MOST_COUNT
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.served import coldest_served_shapes, summarize_served
@@ -19,7 +19,7 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 
 async def publish_counters(
-    counters: Callable[[], ServingHistogram], requests: Callable[[], RequestCounts], board: ReportBoard
+    counters: Callable[[], ServingHistogram], requests: Callable[[], RequestCountsReport], board: ReportBoard
 ) -> NoReturn:
     """Publish the counters of serving in the report once a second."""
     publisher = CounterPublisher(board)
@@ -41,7 +41,7 @@ class CounterPublisher:
         self._recent_recompiles = RecentRecompileCounter()
         self._last_snapshot: tuple[frozenset[Key], int, int, int, int, int] = (frozenset(), 0, 0, 0, 0, 0)
 
-    def publish(self, counters: ServingHistogram, requests: RequestCounts, now: float) -> None:
+    def publish(self, counters: ServingHistogram, requests: RequestCountsReport, now: float) -> None:
         """Publish the counters at `now`, in monotonic seconds, and log every cold shape once."""
         recompiles = min(counters.recompiles, MOST_COUNT)
         images = counters.vision.cold if counters.vision else ()

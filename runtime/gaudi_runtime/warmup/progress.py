@@ -16,11 +16,11 @@ from gaudi_runtime.contract.report import (
     MAX_SKIPPED,
     MAX_WARNINGS,
     BucketPhase,
-    PhaseProgress,
-    SkippedBucket,
-    SkippedVisionBucket,
+    PhaseProgressReport,
+    SkippedBucketReport,
+    SkippedVisionBucketReport,
     VisionBucket,
-    VisionProgress,
+    VisionProgressReport,
 )
 from gaudi_runtime.memory_split import DeviceMemorySplit, GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
@@ -67,7 +67,7 @@ def graph_shares_progress_line(pool: GraphPool, free_bytes: int, prompt_ratio: f
 
 
 def captured_progress_line(
-    phase: BucketPhase, buckets: Sequence[Bucket], progress: PhaseProgress, graph_bytes: int
+    phase: BucketPhase, buckets: Sequence[Bucket], progress: PhaseProgressReport, graph_bytes: int
 ) -> str:
     """Format the progress log line about the captured or executed buckets of a phase."""
     # The percentage refers to the planned graphs. It is rounded down, so that 100.0 appears only if all graphs are
@@ -92,10 +92,11 @@ class Progress:
         self._board, self._plan = board, plan
         self._captured_state = BucketState.EXECUTED if preparation is Preparation.EXECUTION else BucketState.CAPTURED
         self._phases = {
-            phase: PhaseProgress(planned=len(plan.buckets_of(phase)), preparation=preparation) for phase in BucketPhase
+            phase: PhaseProgressReport(planned=len(plan.buckets_of(phase)), preparation=preparation)
+            for phase in BucketPhase
         }
-        self._vision = VisionProgress()
-        self._skipped: list[SkippedBucket] = []
+        self._vision = VisionProgressReport()
+        self._skipped: list[SkippedBucketReport] = []
         # The time to copy the recipes is subtracted from the time that the recipes save.
         shared_recipes = board.report().shared_recipes
         self._saved_seconds = -shared_recipes.seconds if shared_recipes else 0.0
@@ -141,7 +142,7 @@ class Progress:
         captured_count = self._phases[phase].captured + 1
         self._change_phase(phase, eta, captured=captured_count, graph_bytes=graph_bytes, **_IDLE)
 
-    def publish_skipped(self, buckets: Sequence[SkippedBucket]) -> None:
+    def publish_skipped(self, buckets: Sequence[SkippedBucketReport]) -> None:
         """Publish that these buckets are left out. They are cold, or compiled without a graph."""
         self._board.buckets.record_skipped(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
@@ -182,7 +183,7 @@ class Progress:
         """Publish that these vision buckets stay cold."""
         for bucket in buckets[:MAX_NAMED_VISION]:
             log.warning("Vision bucket %s was left out: %s", bucket, reason)
-        skipped = (SkippedVisionBucket(bucket=bucket, reason=reason[:512]) for bucket in buckets)
+        skipped = (SkippedVisionBucketReport(bucket=bucket, reason=reason[:512]) for bucket in buckets)
         self._change_vision(skipped=(*self._vision.skipped, *skipped)[:MAX_NAMED_VISION], current=None)
 
     def _change_vision(self, **changes: object) -> None:
@@ -203,7 +204,7 @@ class Progress:
         self._board.update(compiles=compiles, recipe_seconds_saved=saved, **{phase: self._phases[phase]}, **timing)
 
 
-def _left_out(progress: PhaseProgress, skipped: Sequence[SkippedBucket]) -> dict[str, int]:
+def _left_out(progress: PhaseProgressReport, skipped: Sequence[SkippedBucketReport]) -> dict[str, int]:
     """Return the counts and bytes of a phase after these buckets were skipped by a limit or for memory."""
     for_memory = [item.graph_bytes for item in skipped if item.cause is PreparationSkipCause.MEMORY]
     return {

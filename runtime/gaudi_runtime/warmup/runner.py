@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder, ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.preparation import PreparationSkipCause, preparation_of
-from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucket, VisionBucket
+from gaudi_runtime.contract.report import BucketPhase, Phase, SkippedBucketReport, VisionBucket
 from gaudi_runtime.engine_protocol.engine import Engine, SupportsVision
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, PlanImpossible, ShapeRefused
 from gaudi_runtime.memory_split import DeviceMemorySplit, graph_pool
@@ -186,8 +186,8 @@ def _repeat_vision_runs(job: WarmupJob, buckets: Sequence[VisionBucket]) -> None
 def _compile_buckets(job: WarmupJob, steps: Sequence[ScheduledCompile]) -> Cold:
     """Compile the buckets in this order, and return the buckets that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
-    cold_buckets: list[SkippedBucket] = []
-    over_budget: list[SkippedBucket] = []
+    cold_buckets: list[SkippedBucketReport] = []
+    over_budget: list[SkippedBucketReport] = []
     capture_totals = dict.fromkeys(BucketPhase, (0, 0.0))
     for step in steps:
         raise_if_stopped(job.stop)
@@ -219,7 +219,7 @@ def _reserved_seconds(job: WarmupJob, capture_totals: Mapping[BucketPhase, tuple
     return job.estimate.seconds_of(EstimateStepKind.CAPTURE, capture_totals)
 
 
-def _compile(job: WarmupJob, phase: BucketPhase, bucket: Bucket, position: int) -> SkippedBucket | None:
+def _compile(job: WarmupJob, phase: BucketPhase, bucket: Bucket, position: int) -> SkippedBucketReport | None:
     """Compile one bucket. Return the reason if it stays cold, otherwise None."""
     step = (job.journal.recipes.step_kind(phase, bucket), phase, bucket)
     free_bytes, forecast = job.engine.memory().free, job.estimate.forecast(step)
@@ -243,11 +243,11 @@ def _compile(job: WarmupJob, phase: BucketPhase, bucket: Bucket, position: int) 
 
 def _make_skipped(
     phase: BucketPhase, bucket: Bucket, reason: str, cause: PreparationSkipCause = PreparationSkipCause.FAILURE
-) -> SkippedBucket:
-    return SkippedBucket(phase=phase, bucket=bucket, reason=reason[:MAX_REASON], cause=cause)
+) -> SkippedBucketReport:
+    return SkippedBucketReport(phase=phase, bucket=bucket, reason=reason[:MAX_REASON], cause=cause)
 
 
-def _drop_cold_steps(job: WarmupJob, cold: list[SkippedBucket]) -> Cold:
+def _drop_cold_steps(job: WarmupJob, cold: list[SkippedBucketReport]) -> Cold:
     """Remove the compilations of cold buckets from the estimate, and return these buckets."""
     buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
     # Only the compilations are removed. `_capture` counts the remaining captures after each graph.

@@ -27,7 +27,7 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.preparation import PreparationSkipCause
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucketReport
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.units import format_bytes
 from gaudi_runtime.warmup.cover_first import cover_first
@@ -330,10 +330,10 @@ class CaptureBudget:
             budget.skip_all_except(kept, reason, PreparationSkipCause.LIMIT)
         self._second_pass.clear()
 
-    def skipped_buckets(self) -> tuple[SkippedBucket, ...]:
+    def skipped_buckets(self) -> tuple[SkippedBucketReport, ...]:
         """Return the buckets that have no graph so far, with the reasons."""
         return tuple(
-            SkippedBucket(
+            SkippedBucketReport(
                 phase=budget.phase,
                 bucket=bucket,
                 reason=reason,

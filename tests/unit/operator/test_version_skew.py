@@ -21,7 +21,7 @@ from gaudi_operator.shell.polling.status_port import (
 )
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.ports import WARMUP_PATH
-from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, RuntimeFailureReport
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.serve import read_config
 from tests.support.builders import Object, merged
@@ -152,7 +152,9 @@ def test_refused_configuration_stalls_the_resource_with_its_reason() -> None:
         cluster.controllers()
     (name,) = pod_names(cluster)
     made_for = cluster.objects["Pod", name]["metadata"]["annotations"][PLAN_HASH_ANNOTATION]
-    failure = RuntimeFailure(reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted.")
+    failure = RuntimeFailureReport(
+        reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted."
+    )
     cluster.report(name, Phase.FAILED, plan_hash=NO_PLAN, failure=failure)
     cluster.operate()
     assert made_for != NO_PLAN

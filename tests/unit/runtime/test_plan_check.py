@@ -7,7 +7,7 @@ import pytest
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.contract.report import CapturableGraphs, PlanGaps
+from gaudi_runtime.contract.report import CapturableGraphsReport, PlanGapsReport
 from gaudi_runtime.errors import BucketsMissing, PlanImpossible
 from gaudi_runtime.plan_check import capturable_plan_graphs, check_plan_before_fetch, find_plan_gaps
 from gaudi_runtime.planning.planner import make_plan_for_device
@@ -55,7 +55,7 @@ def test_impossible_policy_is_refused_before_the_fetch() -> None:
         check_plan_before_fetch(config(bucketing=BucketPolicy(strategy="file", file="(1, 1, 8)")), {})
 
 
-def found_gaps(blocks: DeviceBlocks, *, gapless: bool | None, enabled: bool = True) -> PlanGaps:
+def found_gaps(blocks: DeviceBlocks, *, gapless: bool | None, enabled: bool = True) -> PlanGapsReport:
     limits = Limits(
         max_model_len=2048,
         max_num_seqs=4,
@@ -75,7 +75,7 @@ def test_batches_of_the_real_blocks_without_a_bucket_are_refused() -> None:
 
 
 def test_fewer_real_blocks_leave_no_gap() -> None:
-    assert found_gaps(DeviceBlocks(100, 16, 16), gapless=True) == PlanGaps()
+    assert found_gaps(DeviceBlocks(100, 16, 16), gapless=True) == PlanGapsReport()
 
 
 @pytest.mark.parametrize(("gapless", "enabled"), [(None, True), (True, False)])
@@ -86,7 +86,7 @@ def test_allowed_gaps_are_reported(gapless: bool | None, enabled: bool) -> None:
     assert "decode shapes" in found.message
 
 
-def capturable(**fields: Any) -> CapturableGraphs:
+def capturable(**fields: Any) -> CapturableGraphsReport:
     limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True, block_size=128)
     policy = BucketPolicy.model_validate(
         {

@@ -9,10 +9,10 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_runtime.contract.preparation import PreparationSkipCause
 from gaudi_runtime.contract.report import (
     BucketPhase,
-    CapturableGraphs,
+    CapturableGraphsReport,
     Phase,
-    PhaseProgress,
-    VisionProgress,
+    PhaseProgressReport,
+    VisionProgressReport,
     WarmupReport,
     percent,
     reaches_percent,
@@ -74,7 +74,7 @@ def _phase_shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[_Shor
     return tuple(shortfall for shortfall in found if shortfall)
 
 
-def _find_vision_shortfall(vision: VisionProgress | None, min_percent: int) -> _Shortfall | None:
+def _find_vision_shortfall(vision: VisionProgressReport | None, min_percent: int) -> _Shortfall | None:
     if vision is None or reaches_percent(vision.warmed, vision.planned, min_percent) is not False:
         return None
     floored = percent(vision.warmed, vision.planned)
@@ -82,7 +82,7 @@ def _find_vision_shortfall(vision: VisionProgress | None, min_percent: int) -> _
     return _Shortfall(_VISION, CAPTURED_BELOW_THRESHOLD, clause)
 
 
-def _find_shortfall(phase: BucketPhase, progress: PhaseProgress, min_percent: int) -> _Shortfall | None:
+def _find_shortfall(phase: BucketPhase, progress: PhaseProgressReport, min_percent: int) -> _Shortfall | None:
     planned, (noun, outcome) = progress.planned, progress.preparation.words
     if clause := _why_incomplete(phase, progress):
         return _Shortfall(phase.value, WARMUP_INCOMPLETE, clause)
@@ -93,7 +93,7 @@ def _find_shortfall(phase: BucketPhase, progress: PhaseProgress, min_percent: in
     return _Shortfall(phase.value, CAPTURED_BELOW_THRESHOLD, clause)
 
 
-def _why_incomplete(phase: BucketPhase, progress: PhaseProgress) -> str | None:
+def _why_incomplete(phase: BucketPhase, progress: PhaseProgressReport) -> str | None:
     """Return why the warm-up of a phase is incomplete, or None if buckets are warm and capture has ended.
 
     Capture has ended if each graph is captured, or was left out by a limit in the spec or for memory.
@@ -114,7 +114,7 @@ def has_fewer_graphs(report: WarmupReport) -> bool:
 
 
 def why_thresholds_unreachable(
-    capturable: CapturableGraphs, planned_prompt: int, planned_decode: int, readiness: Readiness
+    capturable: CapturableGraphsReport, planned_prompt: int, planned_decode: int, readiness: Readiness
 ) -> str | None:
     """Return why limits in the spec leave out too many graphs for the thresholds, as sentences; None if they do not."""
     if readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
@@ -146,7 +146,7 @@ def captured_counts_for_thresholds(report: WarmupReport) -> str:
     return " and ".join(clauses)
 
 
-def _count_clause(phase: BucketPhase, progress: PhaseProgress) -> str:
+def _count_clause(phase: BucketPhase, progress: PhaseProgressReport) -> str:
     noun, outcome = progress.preparation.words
     left_out = []
     if progress.left_out_for_memory:

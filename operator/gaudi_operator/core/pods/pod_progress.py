@@ -11,8 +11,8 @@ from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.start_delays import is_delayed_by_scheduling_gates
 from gaudi_runtime.contract.report import (
     Phase,
-    PhaseProgress,
-    VisionProgress,
+    PhaseProgressReport,
+    VisionProgressReport,
     WarmupReport,
     percent,
 )
@@ -52,7 +52,7 @@ def count_pod_progress_steps(pods: Iterable[PodView]) -> dict[PodPendingStep, in
     return {kind: counts[kind] for kind in PodPendingStep if counts[kind]}
 
 
-def captured_progress_percent(progress: PhaseProgress) -> int | None:
+def captured_progress_percent(progress: PhaseProgressReport) -> int | None:
     """Return the captured or executed buckets of a phase in percent, rounded down, or None without planned buckets."""
     return percent(progress.prepared, progress.planned)
 
@@ -64,7 +64,7 @@ def warmup_progress_percent(report: WarmupReport) -> int:
     """
     if report.phase in WARMED_UP_PHASES:
         return 100
-    phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
+    phases, vision = (report.prompt, report.decode), report.vision or VisionProgressReport()
     total = vision.planned + sum(progress.planned * (2 if progress.has_second_step else 1) for progress in phases)
     done = vision.warmed + sum(progress.warmed + progress.captured * progress.has_second_step for progress in phases)
     # Profiling and loading may follow the warm-up, so report at most 99 until the pod serves.

@@ -3,7 +3,7 @@
 See docs/how-to/plan-buckets.md, Learn from traffic.
 """
 
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, ServedPhase, WarmupReport
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, ServedPhaseReport, WarmupReport
 from gaudi_runtime.units import plural
 
 MOST_COLD_PERCENT = 1
@@ -29,7 +29,7 @@ def why_learned_plan_missed_forecast(report: WarmupReport, max_padding_percent: 
     return None
 
 
-def _describe_excess_padding(phase: BucketPhase, served: ServedPhase, max_percent: int) -> str | None:
+def _describe_excess_padding(phase: BucketPhase, served: ServedPhaseReport, max_percent: int) -> str | None:
     padding, forecast = served.padding, served.forecast_padding
     if padding is None or forecast is None or padding <= forecast * (1 + max_percent / 100):
         return None
@@ -40,7 +40,7 @@ def _describe_excess_padding(phase: BucketPhase, served: ServedPhase, max_percen
     )
 
 
-def _describe_cold_batches(phase: BucketPhase, served: ServedPhase) -> str | None:
+def _describe_cold_batches(phase: BucketPhase, served: ServedPhaseReport) -> str | None:
     batches = _count_batches(served)
     if served.forecast_padding is None or served.misses * 100 <= batches * MOST_COLD_PERCENT:
         return None
@@ -70,5 +70,5 @@ def _describe_skipped_buckets(report: WarmupReport) -> str:
     return f"{plural(report.skipped_total, 'planned bucket has', 'planned buckets have')} no graph"
 
 
-def _count_batches(served: ServedPhase) -> int:
+def _count_batches(served: ServedPhaseReport) -> int:
     return served.hits + served.misses

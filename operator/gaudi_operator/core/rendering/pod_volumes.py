@@ -44,7 +44,7 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
     TLS_PATH,
 )
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.contract.report import FetchProgressReport
 from gaudi_runtime.units import format_bytes
 
 
@@ -75,7 +75,7 @@ def hub_repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
     return tuple(source.hugging_face for source in sources if source.hugging_face)
 
 
-def describe_fetch_progress(progress: FetchProgress) -> str:
+def describe_fetch_progress(progress: FetchProgressReport) -> str:
     """Return a sentence about the progress of fetching the model files."""
     if progress.waiting:
         return f"Waiting for another process that downloads the model: {format_bytes(progress.done_bytes)} are fetched."

@@ -30,7 +30,7 @@ from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rendering.runtime_config import runtime_config_preparation
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.text_formats import format_timestamp, parse_timestamp_text
-from gaudi_runtime.contract.report import MemorySplit, PlanGaps, RecipeOutcome, WarmupReport
+from gaudi_runtime.contract.report import MemorySplitReport, PlanGapsReport, SharedRecipesOutcome, WarmupReport
 from gaudi_runtime.units import format_bytes, plural
 
 REPORTED_LATER = (
@@ -81,7 +81,9 @@ def _plan_of_report(state: State, pod: PodView, report: WarmupReport) -> PlanSta
     )
 
 
-def _counted_plan(state: State, pod: PodView, report: WarmupReport, gaps: PlanGaps, memory: MemorySplit) -> PlanState:
+def _counted_plan(
+    state: State, pod: PodView, report: WarmupReport, gaps: PlanGapsReport, memory: MemorySplitReport
+) -> PlanState:
     block_size = memory.block_size
     return PlanState(
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
@@ -121,7 +123,7 @@ def describe_warmup_plan(plan: PlanState | None, inference: Inference) -> str:
 
 
 MAX_TEXT = 1024
-_FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
+_FILLED = (SharedRecipesOutcome.HIT, SharedRecipesOutcome.SEEDED)
 
 
 def warmup_recipe_cache_state(state: State) -> RecipeCacheState | None:
@@ -148,7 +150,7 @@ def _recipe_reports(state: State) -> list[WarmupReport]:
     return [pod.report for pod in state.updated_pods if pod.report and pod.report.shared_recipes]
 
 
-def _outcomes(reports: list[WarmupReport]) -> set[RecipeOutcome]:
+def _outcomes(reports: list[WarmupReport]) -> set[SharedRecipesOutcome]:
     return {report.shared_recipes.outcome for report in reports if report.shared_recipes}
 
 
@@ -156,13 +158,13 @@ def _cache_phase(reports: list[WarmupReport]) -> str:
     outcomes = _outcomes(reports)
     if outcomes.intersection(_FILLED):
         return "Filled"
-    return "Seeding" if RecipeOutcome.SEEDING in outcomes else "Missed"
+    return "Seeding" if SharedRecipesOutcome.SEEDING in outcomes else "Missed"
 
 
 def _worst_outcome_reason(reports: list[WarmupReport]) -> str | None:
     """Return the reason from the report with the worst outcome, or None if no report has a reason."""
     shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
-    shared.sort(key=lambda recipes: recipes.outcome is not RecipeOutcome.MISS)
+    shared.sort(key=lambda recipes: recipes.outcome is not SharedRecipesOutcome.MISS)
     return next((recipes.reason[:MAX_TEXT] for recipes in shared if recipes.reason), None)
 
 

@@ -20,7 +20,7 @@ from gaudi_runtime.artifacts.recipe_cache.entry import Heartbeat, RecipeEntry, h
 from gaudi_runtime.artifacts.recipe_cache.manifest import ManifestMismatch, RecipeManifest
 from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, revision_mark_name
 from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipesConfig
-from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
+from gaudi_runtime.contract.report import SharedRecipesOutcome, SharedRecipesReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -113,7 +113,7 @@ class RecipeCache:
             self._places = _Places(settings, entry, disk, Revisions(settings.kept_revisions, os.environ))
         self._board, self._stop = board, stop
         self._entry_damaged = False
-        self._outcome, self._reason = RecipeOutcome.MISS, ""
+        self._outcome, self._reason = SharedRecipesOutcome.MISS, ""
         self._clock, self._restore_seconds = clock, 0.0
 
     def restore(self) -> None:
@@ -121,7 +121,7 @@ class RecipeCache:
         if self._places:
             self._restore(self._places)
         elif self._enabled:
-            self._report_outcome(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
+            self._report_outcome(SharedRecipesOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
         """Add the recipes that this pod compiled to the shared recipes. Raises Stopped."""
@@ -133,18 +133,18 @@ class RecipeCache:
         except (OSError, ManifestMismatch) as error:
             reason = f"Recipes cannot be written into {settings.path}: {error}."
         if reason:
-            is_hit = self._outcome is RecipeOutcome.HIT
-            self._report_outcome(RecipeOutcome.HIT if is_hit else RecipeOutcome.MISS, reason)
+            is_hit = self._outcome is SharedRecipesOutcome.HIT
+            self._report_outcome(SharedRecipesOutcome.HIT if is_hit else SharedRecipesOutcome.MISS, reason)
 
     def _restore(self, places: _Places) -> None:
         settings, entry = places.settings, places.entry
         # The mark protects the entry from removal until this process ends, even if the entry does not exist yet.
         hold_in_use_lock(Path(settings.path) / revision_mark_name(entry.key.digest, places.revisions.pod_revision()))
-        started, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
+        started, outcome, reasons = self._clock(), SharedRecipesOutcome.SEEDING, list[str]()
         for name, source in _sources(settings, entry):
             try:
                 if _copy_recipes(source, places.disk, self._touch_unless_stopped):
-                    outcome = RecipeOutcome.HIT
+                    outcome = SharedRecipesOutcome.HIT
                     break
                 reasons.append(f"{name} has no recipes for this software, card, model, dtype and parallelism yet.")
             except (OSError, ManifestMismatch) as error:
@@ -187,8 +187,8 @@ class RecipeCache:
             entry.remove_unlisted(union)
             files_text = plural(len(union.files), "file")
             log.info("Added recipes to %s: %s, %s", entry.folder, files_text, format_bytes(union.size))
-        if self._outcome is RecipeOutcome.SEEDING:
-            self._report_outcome(RecipeOutcome.SEEDED, self._reason)
+        if self._outcome is SharedRecipesOutcome.SEEDING:
+            self._report_outcome(SharedRecipesOutcome.SEEDED, self._reason)
         return None
 
     def _read_stored_manifest(self, entry: RecipeEntry) -> RecipeManifest | None:
@@ -201,7 +201,7 @@ class RecipeCache:
         raise_if_stopped(self._stop)
         self._board.restart_stall_clock()
 
-    def _report_outcome(self, outcome: RecipeOutcome, reason: str) -> None:
+    def _report_outcome(self, outcome: SharedRecipesOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason
         log.info("Shared recipes: %s. %s", outcome, reason)
         report = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._restore_seconds)

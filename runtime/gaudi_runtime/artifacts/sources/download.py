@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol
 
 from gaudi_runtime.artifacts.sources.listing import ListedFile, Listing
 from gaudi_runtime.artifacts.sources.snapshots import snapshot_file_bytes
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.contract.report import FetchProgressReport
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 
 STEPS = 1000
@@ -40,7 +40,7 @@ def download_matches_checksum(file: Path, expected: ListedFile, heartbeat: Calla
 class Progress:
     """The progress of downloads. `publish` receives the figures; `heartbeat` is called for each piece and may raise."""
 
-    def __init__(self, publish: Callable[[FetchProgress], None], heartbeat: Callable[[], None]) -> None:
+    def __init__(self, publish: Callable[[FetchProgressReport], None], heartbeat: Callable[[], None]) -> None:
         self._publish, self.heartbeat = publish, heartbeat
         self._lock = threading.Lock()
         self._total_bytes = 0
@@ -51,7 +51,7 @@ class Progress:
         """Start with `done_bytes` of `total_bytes`."""
         with self._lock:
             self._total_bytes, self.done_bytes = total_bytes, done_bytes
-        self._publish(FetchProgress(done_bytes=done_bytes, total_bytes=total_bytes))
+        self._publish(FetchProgressReport(done_bytes=done_bytes, total_bytes=total_bytes))
 
     def add(self, added_bytes: int) -> None:
         """Add received bytes. A negative number means that bytes were discarded."""
@@ -60,7 +60,7 @@ class Progress:
             previous_bytes, self.done_bytes = self.done_bytes, self.done_bytes + added_bytes
             done_bytes, total_bytes = self.done_bytes, self._total_bytes
         if total_bytes and previous_bytes * STEPS // total_bytes != done_bytes * STEPS // total_bytes:
-            self._publish(FetchProgress(done_bytes=done_bytes, total_bytes=total_bytes))
+            self._publish(FetchProgressReport(done_bytes=done_bytes, total_bytes=total_bytes))
 
     def report_waiting(self, received_bytes: int) -> None:
         """Report that another process fetches the same files, of which `received_bytes` bytes are on disk."""
@@ -68,7 +68,7 @@ class Progress:
         # this process must count as stalled, too.
         if received_bytes != self.done_bytes or not self._waiting:
             self.done_bytes, self._waiting = received_bytes, True
-            self._publish(FetchProgress(done_bytes=received_bytes, waiting=True))
+            self._publish(FetchProgressReport(done_bytes=received_bytes, waiting=True))
 
 
 class DownloadSource(Protocol):

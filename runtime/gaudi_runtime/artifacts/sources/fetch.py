@@ -20,7 +20,7 @@ from gaudi_runtime.artifacts.sources.snapshots import SnapshotStore, snapshot_by
 from gaudi_runtime.artifacts.sources.weights import check_weights
 from gaudi_runtime.artifacts.transfer import transfer_concurrently, transfer_with_retries
 from gaudi_runtime.contract.config import EngineName, HubRepositoryConfig, QuantizationConfig, RuntimeConfig
-from gaudi_runtime.contract.report import FetchProgress, Phase
+from gaudi_runtime.contract.report import FetchProgressReport, Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable, RuntimeStartError
 from gaudi_runtime.process.signals import Stopped, raise_if_stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -89,7 +89,7 @@ def fetch_repository(
             "checkpoint."
         ) from error
 
-    def publish(progress: FetchProgress) -> None:
+    def publish(progress: FetchProgressReport) -> None:
         board.update(fetch=progress, warnings=())
 
     def warn(sentence: str) -> None:
@@ -141,7 +141,7 @@ class RepositoryFetch:
         source: DownloadSource,
         root: Path,
         stop: threading.Event,
-        publish: Callable[[FetchProgress], None],
+        publish: Callable[[FetchProgressReport], None],
         warn: Callable[[str], None],
         touch: Callable[[], None] = lambda: None,
         pauses: Sequence[float] = PAUSES,

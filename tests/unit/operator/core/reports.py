@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, PlanGaps, WarmupReport
+from gaudi_runtime.contract.report import MemorySplitReport, Phase, PhaseProgressReport, PlanGapsReport, WarmupReport
 
 PLAN = "p" * 64
-FULL = PhaseProgress(planned=8, warmed=8, captured=8)
-PLANNED = {"gaps": PlanGaps(), "memory": MemorySplit(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64)}
+FULL = PhaseProgressReport(planned=8, warmed=8, captured=8)
+PLANNED = {"gaps": PlanGapsReport(), "memory": MemorySplitReport(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64)}
 """The fields that a pod reports with its plan."""
 
 

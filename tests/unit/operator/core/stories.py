@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.names import FAILURE_ANNOTATION, REVISION_LABEL
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 
@@ -21,7 +21,7 @@ CHILDREN = (
 BIGGER = {"maxModelLen": 512}
 STALL: dict[str, Any] = {
     "phase": Phase.COMPILING,
-    "prompt": PhaseProgress(planned=8, warmed=3, current=(1, 128, 0)),
+    "prompt": PhaseProgressReport(planned=8, warmed=3, current=(1, 128, 0)),
     "since_progress_seconds": 1801,
 }
 """A report of a pod whose warm-up has stalled."""

@@ -6,10 +6,10 @@ from pydantic import ValidationError
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
-    MemorySplit,
-    SkippedVisionBucket,
+    MemorySplitReport,
+    SkippedVisionBucketReport,
     VisionBucket,
-    VisionProgress,
+    VisionProgressReport,
     WarmupReport,
 )
 
@@ -19,7 +19,7 @@ GIB = 2**30
 def test_report_accepts_millions_of_blocks_of_one_token() -> None:
     """Qwen2.5 0.5B takes 12 KiB of KV cache per token: 24 layers, 2 heads of 64, keys and values in 16 bits."""
     blocks = 100 * GIB // (12 * 1024)
-    split = MemorySplit(free=120 * GIB, usable=110 * GIB, graphs=10 * GIB, kv_cache=100 * GIB, kv_blocks=blocks)
+    split = MemorySplitReport(free=120 * GIB, usable=110 * GIB, graphs=10 * GIB, kv_cache=100 * GIB, kv_blocks=blocks)
     assert split.kv_blocks == blocks > 8_000_000
     assert ColdShape(phase=BucketPhase.DECODE, shape=(1, 1, blocks), count=1).shape[2] == blocks
 
@@ -33,7 +33,9 @@ def test_report_of_an_older_release_has_no_vision() -> None:
 
 def test_vision_bucket_is_serialized_as_modality_and_sizes() -> None:
     bucket = VisionBucket("image", 896, 448, 2)
-    said = VisionProgress(planned=2, warmed=1, skipped=(SkippedVisionBucket(bucket=bucket, reason="no memory"),))
+    said = VisionProgressReport(
+        planned=2, warmed=1, skipped=(SkippedVisionBucketReport(bucket=bucket, reason="no memory"),)
+    )
     report = WarmupReport.model_validate({**OLD, "vision": said.model_dump(by_alias=True)})
     wire = report.model_dump_json(by_alias=True)
     assert '"bucket":["image",896,448,2]' in wire
@@ -43,4 +45,4 @@ def test_vision_bucket_is_serialized_as_modality_and_sizes() -> None:
 
 def test_no_more_vision_buckets_are_warm_than_planned() -> None:
     with pytest.raises(ValidationError, match="count of warm vision buckets exceeds the 1 planned"):
-        VisionProgress(planned=1, warmed=2)
+        VisionProgressReport(planned=1, warmed=2)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig, SharedRecipesConfig
-from gaudi_runtime.contract.report import Phase, RecipeOutcome
+from gaudi_runtime.contract.report import Phase, SharedRecipesOutcome
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
@@ -152,4 +152,4 @@ def test_second_group_uses_the_recipes_of_the_first(group: Callable[..., Group])
     later = [pods.start(rank) for rank in (0, 1)]
     wait_until(lambda: all(pod.report().shared_recipes for pod in later))
     taken = [shared for pod in later if (shared := pod.report().shared_recipes)]
-    assert [(each.outcome, each.reason) for each in taken] == [(RecipeOutcome.HIT, None)] * 2
+    assert [(each.outcome, each.reason) for each in taken] == [(SharedRecipesOutcome.HIT, None)] * 2

@@ -11,11 +11,11 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
     Phase,
-    PhaseProgress,
-    PlanGaps,
-    ServedPhase,
-    ServedTraffic,
-    SkippedBucket,
+    PhaseProgressReport,
+    PlanGapsReport,
+    ServedPhaseReport,
+    ServedTrafficReport,
+    SkippedBucketReport,
     WarmupReport,
 )
 from gaudi_runtime.hardware.proofs import evaluate_proofs
@@ -35,9 +35,11 @@ COLD = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 512, 0), count=1)
 
 def report(**fields: Any) -> WarmupReport:
     """Return the report of an instance that has captured all graphs and has served."""
-    whole = PhaseProgress(planned=4, warmed=4, captured=4, cached=4)
+    whole = PhaseProgressReport(planned=4, warmed=4, captured=4, cached=4)
     values = {"instance": "a", "sequence": 1, "plan_hash": "0" * 64, "phase": Phase.SERVING}
-    served = ServedTraffic(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40), compile_times=(WARM,))
+    served = ServedTrafficReport(
+        prompt=ServedPhaseReport(hits=3), decode=ServedPhaseReport(hits=40), compile_times=(WARM,)
+    )
     return WarmupReport(**{**values, "prompt": whole, "decode": whole, "served": served} | fields)
 
 
@@ -96,13 +98,13 @@ def test_port_open_before_serving_disproves_the_gate() -> None:
 
 
 def test_graph_missing_without_a_reason_disproves_capture() -> None:
-    short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3))
+    short = report(prompt=PhaseProgressReport(planned=4, warmed=4, captured=3))
     assert outcome("graphs", starts=(start(report=short),)) is ReportProofOutcome.DISPROVEN
 
 
 def test_graph_skipped_with_a_reason_is_accepted() -> None:
-    left_out = SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory")
-    short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3), skipped=(left_out,), skipped_total=1)
+    left_out = SkippedBucketReport(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory")
+    short = report(prompt=PhaseProgressReport(planned=4, warmed=4, captured=3), skipped=(left_out,), skipped_total=1)
     assert outcome("graphs", starts=(start(report=short),)) is ReportProofOutcome.PROVEN
 
 
@@ -112,7 +114,7 @@ def test_cold_shape_of_planned_traffic_disproves_warm_serving() -> None:
 
 
 def test_cold_shape_of_a_skipped_bucket_is_accepted() -> None:
-    left_out = SkippedBucket(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
+    left_out = SkippedBucketReport(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
     cold = traffic(report=report(cold_shapes=(COLD,), skipped=(left_out,), skipped_total=1))
     assert outcome("no cold shape, no recompile", starts=(start(traffic=cold),)) is ReportProofOutcome.PROVEN
 
@@ -127,7 +129,7 @@ def test_recompile_during_serving_disproves_warm_serving() -> None:
 
 
 def compiled(*times: CompileTimes) -> ReportInstanceStart:
-    return start(traffic=traffic(report=report(served=ServedTraffic(compile_times=times))))
+    return start(traffic=traffic(report=report(served=ServedTrafficReport(compile_times=times))))
 
 
 def test_evidence_of_compile_times_is_their_distribution() -> None:
@@ -162,12 +164,12 @@ def test_compile_times_without_a_bridge_are_not_tried() -> None:
 
 
 def test_traffic_without_a_hit_disproves_warm_serving() -> None:
-    nothing = traffic(report=report(served=ServedTraffic()))
+    nothing = traffic(report=report(served=ServedTrafficReport()))
     assert outcome("no cold shape, no recompile", starts=(start(traffic=nothing),)) is ReportProofOutcome.DISPROVEN
 
 
 def test_second_start_without_recipes_disproves_the_recipe_cache() -> None:
-    none = PhaseProgress(planned=4, warmed=4, captured=4)
+    none = PhaseProgressReport(planned=4, warmed=4, captured=4)
     again = start("second", report=report(prompt=none, decode=none))
     assert outcome("recipes", starts=(start(), again)) is ReportProofOutcome.DISPROVEN
 
@@ -182,7 +184,7 @@ def test_different_answers_of_two_instances_disprove_the_answers() -> None:
 
 
 def test_cold_shapes_in_gaps_of_a_plan_are_not_judged() -> None:
-    cold = traffic(report=report(cold_shapes=(COLD,), gaps=PlanGaps(prompt=1, message="no bucket")))
+    cold = traffic(report=report(cold_shapes=(COLD,), gaps=PlanGapsReport(prompt=1, message="no bucket")))
     assert outcome("no cold shape, no recompile", starts=(start(traffic=cold),)) is ReportProofOutcome.NOT_TRIED
 
 

@@ -21,7 +21,14 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
 )
 from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import MAX_REPORT_BYTES, BucketPhase, ColdShape, Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import (
+    MAX_REPORT_BYTES,
+    BucketPhase,
+    ColdShape,
+    Phase,
+    RuntimeFailureReport,
+    WarmupReport,
+)
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, PlanImpossible
 from gaudi_runtime.planning.bucket_file import read_bucket_file
@@ -92,7 +99,7 @@ _REPORT = WarmupReport(
     plan_hash="b" * 64,
     phase=Phase.FAILED,
     cold_shapes=(ColdShape(phase=BucketPhase.PROMPT, shape=Bucket(1, 2, 3), count=4, compiles=5),),
-    failure=RuntimeFailure(reason="OutOfMemory", message="It does not fit."),
+    failure=RuntimeFailureReport(reason="OutOfMemory", message="It does not fit."),
     warnings=("One.",),
 )
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RuntimeFailureReport, WarmupReport
 from gaudi_runtime.http.status_api import why_not_alive, why_not_ready
 
 
-def report(phase: Phase, since_progress: float = 0.0, failure: RuntimeFailure | None = None) -> WarmupReport:
+def report(phase: Phase, since_progress: float = 0.0, failure: RuntimeFailureReport | None = None) -> WarmupReport:
     return WarmupReport(
         instance="i",
         sequence=1,
@@ -28,7 +28,9 @@ def test_stall_beyond_the_timeout_is_not_alive() -> None:
 
 
 def test_message_of_a_stall_names_phase_and_bucket() -> None:
-    stuck = report(Phase.CAPTURING, 31).model_copy(update={"decode": PhaseProgress(planned=1, current=(8, 1, 64))})
+    stuck = report(Phase.CAPTURING, 31).model_copy(
+        update={"decode": PhaseProgressReport(planned=1, current=(8, 1, 64))}
+    )
     said = why_not_alive(stuck, stall_timeout=30, heartbeat_seconds=0)
     assert said
     assert "in phase Capturing at decode bucket (8, 1, 64) for 31 s" in said
@@ -63,7 +65,7 @@ def test_any_phase_but_serving_is_not_ready(phase: Phase) -> None:
 
 
 def test_failure_is_reported_with_its_message() -> None:
-    failure = RuntimeFailure(reason="ModelNotFound", message="no such folder")
+    failure = RuntimeFailureReport(reason="ModelNotFound", message="no such folder")
     assert why_not_ready(report(Phase.FAILED, failure=failure), is_closing=False) == (
         "Start-up failed (ModelNotFound): no such folder"
     )

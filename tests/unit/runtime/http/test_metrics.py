@@ -1,8 +1,8 @@
 """The series of /metrics by phase, bucket and stage."""
 
 from gaudi_runtime.contract.report import (
-    PhaseProgress,
-    VisionProgress,
+    PhaseProgressReport,
+    VisionProgressReport,
 )
 from gaudi_runtime.http.metrics import MetricSources, new_metrics_registry
 from gaudi_runtime.report.report_board import ReportBoard
@@ -27,7 +27,7 @@ async def test_plan_of_many_buckets_has_no_series_by_bucket() -> None:
     async with served(sim_config()) as api:
         await api.openai.completions.create(model="echo", prompt="x" * 100, max_tokens=10)
         board = ReportBoard("0" * 64)
-        board.update(prompt=PhaseProgress(planned=500), decode=PhaseProgress(planned=13))
+        board.update(prompt=PhaseProgressReport(planned=500), decode=PhaseProgressReport(planned=13))
         families = {
             family.name: family.samples
             for family in new_metrics_registry(MetricSources(board.report, api.engine)).collect()
@@ -37,7 +37,7 @@ async def test_plan_of_many_buckets_has_no_series_by_bucket() -> None:
 
 async def test_metrics_of_the_vision_tower_have_the_phase_vision() -> None:
     board = ReportBoard("0" * 64)
-    board.update(vision=VisionProgress(planned=4, warmed=3))
+    board.update(vision=VisionProgressReport(planned=4, warmed=3))
     async with served(sim_config()) as api:
         api.engine.counters.add_rows([], [["a", True, 5, 0], ["b", False, 2, 1]])
         registry = new_metrics_registry(MetricSources(board.report, api.engine))

@@ -19,8 +19,8 @@ from gaudi_runtime.contract.bucket_table import BucketTable
 from gaudi_runtime.contract.report import (
     MAX_REPORT_BYTES,
     Phase,
-    PhaseProgress,
-    RecipeOutcome,
+    PhaseProgressReport,
+    SharedRecipesOutcome,
     SharedRecipesReport,
     WarmupReport,
 )
@@ -167,7 +167,7 @@ async def test_serving_is_ready_and_alive(status: StatusPort) -> None:
 
 
 async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
-    status.board.update(phase=Phase.CAPTURING, prompt=PhaseProgress(planned=4, warmed=3, captured=2))
+    status.board.update(phase=Phase.CAPTURING, prompt=PhaseProgressReport(planned=4, warmed=3, captured=2))
     families = text_string_to_metric_families((await status.http.get("/metrics")).text)
     samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
     assert samples["gaudi_buckets", "prompt", "planned"] == 4
@@ -176,8 +176,8 @@ async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
 
 
 async def test_metrics_show_seconds_saved_by_recipes(status: StatusPort) -> None:
-    shared = SharedRecipesReport(outcome=RecipeOutcome.HIT)
-    counts = PhaseProgress(planned=4, warmed=4, cached=3)
+    shared = SharedRecipesReport(outcome=SharedRecipesOutcome.HIT)
+    counts = PhaseProgressReport(planned=4, warmed=4, cached=3)
     status.board.update(prompt=counts, shared_recipes=shared, recipe_seconds_saved=41.5)
     families = text_string_to_metric_families((await status.http.get("/metrics")).text)
     samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, RuntimeFailureReport
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.process import exit as exiting
 from gaudi_runtime.process.exit import exit_on_loss
@@ -19,9 +19,9 @@ async def lost_at_once() -> EngineLost:
 async def test_lost_engine_is_reported_before_the_process_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator must see the reason even if it reads the report while the process ends."""
     board, exited = ReportBoard("0" * 64), asyncio.Event()
-    seen: list[RuntimeFailure | None] = []
+    seen: list[RuntimeFailureReport | None] = []
 
-    def record_exit(failure: RuntimeFailure) -> None:
+    def record_exit(failure: RuntimeFailureReport) -> None:
         assert board.report().phase is Phase.FAILED
         seen.extend((failure, board.report().failure))
         exited.set()
@@ -29,7 +29,7 @@ async def test_lost_engine_is_reported_before_the_process_exits(monkeypatch: pyt
     monkeypatch.setattr(exiting, "exit_with_failure", record_exit)
     async with exit_on_loss(lost_at_once, board):
         await asyncio.wait_for(exited.wait(), 60)
-    assert seen[0] == seen[1] == RuntimeFailure(reason="EngineLost", message="vLLM hangs. " + "x" * 1012)
+    assert seen[0] == seen[1] == RuntimeFailureReport(reason="EngineLost", message="vLLM hangs. " + "x" * 1012)
 
 
 async def test_engine_that_ends_after_the_drain_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketState, BucketTable
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.contract.report import BucketPhase, SkippedBucket
+from gaudi_runtime.contract.report import BucketPhase, SkippedBucketReport
 from gaudi_runtime.report.bucket_board import BucketBoard
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.start_engine import start_engine
@@ -62,7 +62,7 @@ async def test_buckets_after_a_failed_capture_are_compiled_without_graphs() -> N
     assert [tuple(each.bucket) for each in left] == [tuple(each.bucket) for each in _skipped(board)]
 
 
-def _skipped(board: ReportBoard) -> list[SkippedBucket]:
+def _skipped(board: ReportBoard) -> list[SkippedBucketReport]:
     return sorted(board.report().skipped, key=lambda each: each.bucket)
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RuntimeFailureReport
 from gaudi_runtime.report.report_board import MAX_WAITERS, ReportBoard, TooManyReportWaiters
 
 HASH = "a" * 64
@@ -123,10 +123,10 @@ async def test_failure_wakes_the_waiter_immediately() -> None:
     board = ReportBoard(HASH, coalesce_seconds=NEVER)
     waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 60))
     await run_due_tasks()
-    board.fail(RuntimeFailure(reason="Crashed", message="boom"))
+    board.fail(RuntimeFailureReport(reason="Crashed", message="boom"))
     await run_due_tasks()
     assert waiting.done()
-    assert waiting.result().failure == RuntimeFailure(reason="Crashed", message="boom")
+    assert waiting.result().failure == RuntimeFailureReport(reason="Crashed", message="boom")
 
 
 async def test_many_small_changes_wake_the_waiter_once() -> None:
@@ -135,7 +135,7 @@ async def test_many_small_changes_wake_the_waiter_once() -> None:
     waiting = asyncio.create_task(board.wait_for_update(first, 30))
     await asyncio.sleep(0)
     for warmed in range(1, 101):
-        board.update(prompt=PhaseProgress(planned=100, warmed=warmed))
+        board.update(prompt=PhaseProgressReport(planned=100, warmed=warmed))
     report = await waiting
     assert (report.sequence, report.prompt.warmed) == (first + 100, 100)
 
@@ -145,7 +145,7 @@ async def test_next_small_change_wakes_the_next_waiter() -> None:
     for warmed in (1, 2):
         waiting = asyncio.create_task(board.wait_for_update(board.report().sequence, 60))
         await run_due_tasks()
-        board.update(prompt=PhaseProgress(planned=2, warmed=warmed))
+        board.update(prompt=PhaseProgressReport(planned=2, warmed=warmed))
         await run_due_tasks()
         assert waiting.done()
         assert waiting.result().prompt.warmed == warmed

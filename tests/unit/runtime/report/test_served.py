@@ -10,10 +10,10 @@ from gaudi_runtime.contract.report import (
     MAX_SERVED_BUCKETS,
     BucketPhase,
     ColdShape,
-    ServedBucket,
-    ServedPhase,
-    ServedTraffic,
-    ServedVision,
+    ServedBucketReport,
+    ServedPhaseReport,
+    ServedTrafficReport,
+    ServedVisionReport,
 )
 from gaudi_runtime.report.served import coldest_served_shapes, summarize_served
 from gaudi_runtime.traffic.padding import Padding
@@ -29,18 +29,25 @@ def histogram_of(phase: BucketPhase, real: Bucket, bucket: Bucket, *, warm: bool
 
 
 def test_empty_histogram_is_all_zeros() -> None:
-    assert summarize_served(ServingHistogram(lambda _, shape: ServingPaddedShape(shape, warm=True))) == ServedTraffic()
+    assert (
+        summarize_served(ServingHistogram(lambda _, shape: ServingPaddedShape(shape, warm=True)))
+        == ServedTrafficReport()
+    )
 
 
 def test_prompt_padding_includes_queries_and_contexts() -> None:
     found = summarize_served(histogram_of(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
-    assert found.prompt == ServedPhase(hits=10, real_tokens=2000, padded_tokens=5120, real_blocks=20, padded_blocks=80)
-    assert found.decode == ServedPhase()
+    assert found.prompt == ServedPhaseReport(
+        hits=10, real_tokens=2000, padded_tokens=5120, real_blocks=20, padded_blocks=80
+    )
+    assert found.decode == ServedPhaseReport()
 
 
 def test_decode_padding_includes_sequences_and_batch_blocks() -> None:
     found = summarize_served(histogram_of(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
-    assert found.decode == ServedPhase(misses=10, real_tokens=30, padded_tokens=40, real_blocks=400, padded_blocks=640)
+    assert found.decode == ServedPhaseReport(
+        misses=10, real_tokens=30, padded_tokens=40, real_blocks=400, padded_blocks=640
+    )
 
 
 def test_buckets_are_sorted_by_frequency_and_limited() -> None:
@@ -48,7 +55,9 @@ def test_buckets_are_sorted_by_frequency_and_limited() -> None:
     for query in range(100, 100 + MAX_SERVED_BUCKETS):
         histogram.count_batch(PROMPT, Bucket(1, query, 0))
     buckets = summarize_served(histogram).buckets
-    assert buckets[0] == ServedBucket(phase=PROMPT, bucket=(1, 10, 0), hits=7, misses=0, real_tokens=63, real_blocks=0)
+    assert buckets[0] == ServedBucketReport(
+        phase=PROMPT, bucket=(1, 10, 0), hits=7, misses=0, real_tokens=63, real_blocks=0
+    )
     assert len(buckets) == MAX_SERVED_BUCKETS
 
 
@@ -75,7 +84,7 @@ def test_summary_of_the_vision_tower_lists_cold_inputs() -> None:
     histogram = ServingHistogram(lambda _, shape: ServingPaddedShape(shape, warm=True))
     histogram.add_rows([], [["a", True, 3, 0], ["b", False, 2, 1]])
     histogram.add_rows([], [["b", False, 1, 0]])
-    assert summarize_served(histogram).vision == ServedVision(hits=3, misses=3, recompiles=1, cold=("b",))
+    assert summarize_served(histogram).vision == ServedVisionReport(hits=3, misses=3, recompiles=1, cold=("b",))
     assert histogram.recompiles == 1
 
 

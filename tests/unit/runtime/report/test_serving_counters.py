@@ -10,8 +10,8 @@ from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.contract.report import (
     RECENT_SECONDS,
     BucketPhase,
-    RequestCounts,
-    ServedPhase,
+    RequestCountsReport,
+    ServedPhaseReport,
 )
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import CounterPublisher, RecentRecompileCounter, publish_counters
@@ -52,8 +52,8 @@ async def test_hits_are_reported_without_waking_waiters() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=True))
     publisher, sequence = CounterPublisher(board), board.report().sequence
     histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0))
-    publisher.publish(histogram, RequestCounts(), 1.0)
-    assert board.report().served.prompt == ServedPhase(hits=1, real_tokens=100, padded_tokens=100)
+    publisher.publish(histogram, RequestCountsReport(), 1.0)
+    assert board.report().served.prompt == ServedPhaseReport(hits=1, real_tokens=100, padded_tokens=100)
     assert board.report().sequence == sequence
 
 
@@ -62,7 +62,7 @@ async def test_recompile_changes_the_report_when_it_starts_and_expires() -> None
     publisher, seen = CounterPublisher(board), []
     histogram.count_compiles(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
     for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
-        publisher.publish(histogram, RequestCounts(), now)
+        publisher.publish(histogram, RequestCountsReport(), now)
         seen.append((board.report().sequence, board.report().recent_recompiles))
     assert seen == [(2, 1), (2, 1), (3, 0)]
 
@@ -71,7 +71,7 @@ async def test_recompiles_are_added_to_the_compiles_of_the_start() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=False))
     board.update(compiles=40)
     histogram.count_compiles(BucketPhase.PROMPT, histogram.count_batch(BucketPhase.PROMPT, Bucket(1, 100, 0)))
-    CounterPublisher(board).publish(histogram, RequestCounts(), 1.0)
+    CounterPublisher(board).publish(histogram, RequestCountsReport(), 1.0)
     assert (board.report().compiles, board.report().recompiles_since_ready) == (41, 1)
 
 
@@ -79,10 +79,10 @@ async def test_doubled_failures_wake_waiters_but_requests_do_not() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: ServingPaddedShape(real, warm=True))
     publisher, seen = CounterPublisher(board), []
     for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):
-        publisher.publish(histogram, RequestCounts(running=running, failed=failed), 1.0)
+        publisher.publish(histogram, RequestCountsReport(running=running, failed=failed), 1.0)
         seen.append(board.report().sequence)
     assert seen == [1, 2, 3, 3, 4]
-    assert board.report().requests == RequestCounts(running=0, failed=4)
+    assert board.report().requests == RequestCountsReport(running=0, failed=4)
 
 
 def test_recompiles_are_recent_for_five_minutes() -> None:
@@ -98,6 +98,6 @@ async def test_cold_images_wake_waiters_once_and_are_logged(caplog: pytest.LogCa
     publisher = CounterPublisher(board)
     for _ in range(2):
         histogram.add_rows([], [["pixel_values 80x1176", False, 1, 0]])
-        publisher.publish(histogram, RequestCounts(), 1.0)
+        publisher.publish(histogram, RequestCountsReport(), 1.0)
     assert board.report().sequence == 2
     assert caplog.messages == ["Vision tower: (pixel_values 80x1176) was not warmed-up!"]

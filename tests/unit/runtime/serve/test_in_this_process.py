@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from gaudi_runtime import serve as serving
 from gaudi_runtime.contract.config import RuntimeConfig, WarmupConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import NO_PLAN, BucketPhase, Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import NO_PLAN, BucketPhase, Phase, RuntimeFailureReport, WarmupReport
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import EngineLost, HubUnreachable
 from gaudi_runtime.process import exit as exiting
@@ -41,7 +41,7 @@ class Runtime:
     model: httpx.AsyncClient
     task: asyncio.Task[None]
     handlers: dict[int, Callable[[], None]]
-    exits: list[RuntimeFailure] = field(default_factory=list)
+    exits: list[RuntimeFailureReport] = field(default_factory=list)
 
     async def report(self, **query: float) -> WarmupReport:
         """Return the WarmupReport, with a long poll if `wait` is given."""
@@ -71,7 +71,7 @@ async def running(
 ) -> AsyncIterator[Runtime]:
     """Run `serve` with this configuration, or with `text` as the content of its file."""
     handlers: dict[int, Callable[[], None]] = {}
-    exits: list[RuntimeFailure] = []
+    exits: list[RuntimeFailureReport] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
     # Other tests of this process may have children and open files.
     monkeypatch.setattr(serving, "end_children", lambda: None)
@@ -183,7 +183,7 @@ async def test_engine_with_its_own_application_is_served_until_lost(
         assert "vllm:num_requests_waiting 7.0" in (await runtime.status.get("/metrics")).text
         OwnApplication.lost.set()
         report = (await runtime.follow(Phase.FAILED))[-1]
-        assert report.failure == RuntimeFailure(reason="EngineLost", message="vLLM hangs.")
+        assert report.failure == RuntimeFailureReport(reason="EngineLost", message="vLLM hangs.")
         assert runtime.exits == [report.failure]
         await runtime.end()
 
@@ -244,4 +244,4 @@ async def test_sigterm_during_the_warm_up_ends_it_between_two_buckets(
 def test_failure_has_its_reason_and_a_defect_is_a_crash() -> None:
     known = serving.failure_to_serve(HubUnreachable("x" * 5000))
     assert (known.reason, known.message) == ("HubUnreachable", "x" * 2048)
-    assert serving.failure_to_serve(KeyError("a")) == RuntimeFailure(reason="Crashed", message="KeyError: 'a'")
+    assert serving.failure_to_serve(KeyError("a")) == RuntimeFailureReport(reason="Crashed", message="KeyError: 'a'")

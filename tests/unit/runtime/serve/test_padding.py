@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.config import WarmupConfig
-from gaudi_runtime.contract.report import Phase, ServedPhase
+from gaudi_runtime.contract.report import Phase, ServedPhaseReport
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
@@ -24,7 +24,7 @@ def test_only_unlearned_traffic_pads_more_than_forecast(tmp_path: Path, lengths:
         complete(runtime, lengths)
         wait_until(lambda: prompts(runtime) == len(lengths))
         served = runtime.report().served.prompt
-    assert started == ServedPhase()
+    assert started == ServedPhaseReport()
     assert served.padding is not None
     assert served.forecast_padding is not None
     assert (served.padding > served.forecast_padding * 1.1) is unlike

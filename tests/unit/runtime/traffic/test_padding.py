@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, RequestCounts
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, BucketPhase, RequestCountsReport
 from gaudi_runtime.planning.optimal.cost import typical_cost
 from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding
 from gaudi_runtime.planning.planner import make_plan
@@ -123,6 +123,6 @@ async def test_report_changes_at_the_minimum_and_at_doubled_prompts(policy: Buck
     publisher = CounterPublisher(board)
     for count in (FEWEST_PROMPTS - 1, 1, FEWEST_PROMPTS, FEWEST_PROMPTS, FEWEST_PROMPTS):
         serve(histogram, [(Bucket(1, 100, 0), count)])
-        publisher.publish(histogram, RequestCounts(), 1.0)
+        publisher.publish(histogram, RequestCountsReport(), 1.0)
         seen.append(board.report().sequence)
     assert seen == news

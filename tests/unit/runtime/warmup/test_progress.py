@@ -7,13 +7,13 @@ from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     BucketPhase,
-    PhaseProgress,
-    RecipeOutcome,
+    PhaseProgressReport,
+    SharedRecipesOutcome,
     SharedRecipesReport,
-    SkippedBucket,
-    SkippedVisionBucket,
+    SkippedBucketReport,
+    SkippedVisionBucketReport,
     VisionBucket,
-    VisionProgress,
+    VisionProgressReport,
 )
 from gaudi_runtime.memory_split import GraphPool
 from gaudi_runtime.report.report_board import ReportBoard
@@ -37,22 +37,22 @@ def test_step_names_stage_position_shape_and_free_memory() -> None:
 
 def test_captured_line_has_percent_memory_and_sorted_buckets() -> None:
     line = captured_progress_line(
-        PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], PhaseProgress(planned=3), int(14.03 * GIB)
+        PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], PhaseProgressReport(planned=3), int(14.03 * GIB)
     )
     assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
 
 
 def test_percentage_of_captured_graphs_is_floored() -> None:
     buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
-    assert "captured:2999 (99.9%)" in captured_progress_line(PROMPT, buckets, PhaseProgress(planned=3000), 0)
+    assert "captured:2999 (99.9%)" in captured_progress_line(PROMPT, buckets, PhaseProgressReport(planned=3000), 0)
 
 
 def test_phase_without_buckets_is_complete() -> None:
-    assert "captured:0 (100.0%)" in captured_progress_line(PROMPT, [], PhaseProgress(), 0)
+    assert "captured:0 (100.0%)" in captured_progress_line(PROMPT, [], PhaseProgressReport(), 0)
 
 
 def test_line_of_a_mode_without_graphs_says_executed() -> None:
-    progress = PhaseProgress(planned=1, preparation=Preparation.EXECUTION)
+    progress = PhaseProgressReport(planned=1, preparation=Preparation.EXECUTION)
     assert "Graph/Prompt executed:1 (100.0%)" in captured_progress_line(PROMPT, [Bucket(1, 128, 0)], progress, 0)
 
 
@@ -74,7 +74,7 @@ async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: 
     board = ReportBoard("0" * 64)
     progress = Progress(board, BucketPlan((), ()), Preparation.CAPTURE)
     for query in range(1, left_out + 1):
-        progress.publish_skipped([SkippedBucket(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
+        progress.publish_skipped([SkippedBucketReport(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
     report = board.report()
     assert (len(report.skipped), report.skipped_total) == (named, left_out)
 
@@ -82,7 +82,7 @@ async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: 
 @pytest.mark.parametrize(("copied", "saved"), [(2.0, 8.0), (20.0, 0.0)])
 async def test_saved_seconds_are_a_sum_minus_the_copy(copied: float, saved: float) -> None:
     board = ReportBoard("0" * 64)
-    board.update(shared_recipes=SharedRecipesReport(outcome=RecipeOutcome.HIT, seconds=copied))
+    board.update(shared_recipes=SharedRecipesReport(outcome=SharedRecipesOutcome.HIT, seconds=copied))
     buckets = (Bucket(1, 128, 0), Bucket(1, 256, 0))
     progress = Progress(board, BucketPlan(buckets, ()), Preparation.CAPTURE)
     for bucket in buckets:
@@ -101,8 +101,8 @@ async def test_report_counts_the_runs_of_the_vision_tower() -> None:
         assert vision.current == bucket
         progress.publish_vision_warm(1000)
     progress.publish_vision_skipped(buckets[2:], "memory")
-    assert board.report().vision == VisionProgress(
-        planned=3, warmed=2, device_bytes=2000, skipped=(SkippedVisionBucket(bucket=buckets[2], reason="memory"),)
+    assert board.report().vision == VisionProgressReport(
+        planned=3, warmed=2, device_bytes=2000, skipped=(SkippedVisionBucketReport(bucket=buckets[2], reason="memory"),)
     )
 
 

@@ -8,7 +8,7 @@ from gaudi_operator.cli.kubectl.gate import gate_container_id, gate_patch, gate_
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import ObservedReport
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import gate_condition, pod
 from tests.unit.operator.core.reports import PLAN, report
@@ -53,12 +53,12 @@ def test_gate_of_an_earlier_container_is_judged_again() -> None:
 
 
 def test_threshold_of_the_spec_applies() -> None:
-    below = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_for_memory=4))
+    below = fetched(prompt=PhaseProgressReport(planned=8, warmed=8, captured=4, left_out_for_memory=4))
     lenient = resource(readiness={"minCapturedPromptPercent": 50})
     assert gate_to_open(warming_pod(), below, lenient, NOW) is not None
 
 
-BELOW = fetched(prompt=PhaseProgress(planned=8, warmed=8, captured=4, left_out_for_memory=4))
+BELOW = fetched(prompt=PhaseProgressReport(planned=8, warmed=8, captured=4, left_out_for_memory=4))
 
 
 @pytest.mark.parametrize(

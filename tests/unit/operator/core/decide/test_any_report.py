@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     ColdShape,
-    MemorySplit,
+    MemorySplitReport,
     Phase,
-    PhaseProgress,
-    RuntimeFailure,
+    PhaseProgressReport,
+    RuntimeFailureReport,
 )
 from tests.support.builders import copied
 from tests.support.conformance import violations
@@ -25,7 +25,7 @@ LARGE = st.sampled_from([0, 1, 2**31, MOST])
 SECONDS = st.sampled_from([0.0, 0.4, MOST_SECONDS])
 PROGRESS = st.integers(0, MOST_COUNT).flatmap(
     lambda planned: st.builds(
-        PhaseProgress,
+        PhaseProgressReport,
         planned=st.just(planned),
         warmed=st.integers(0, planned),
         captured=st.integers(0, planned),
@@ -45,8 +45,8 @@ FIELDS = st.fixed_dictionaries(
         "elapsed_seconds": SECONDS,
         "eta_seconds": st.none() | SECONDS,
         "recompiles_since_ready": st.sampled_from([0, MOST_COUNT]),
-        "memory": st.builds(MemorySplit, free=LARGE, usable=LARGE, graphs=LARGE, kv_cache=LARGE, kv_blocks=LARGE),
-        "failure": st.none() | st.just(RuntimeFailure(reason="R" * 64, message="m" * 1500 + ".")),
+        "memory": st.builds(MemorySplitReport, free=LARGE, usable=LARGE, graphs=LARGE, kv_cache=LARGE, kv_blocks=LARGE),
+        "failure": st.none() | st.just(RuntimeFailureReport(reason="R" * 64, message="m" * 1500 + ".")),
         "cold_shapes": st.lists(
             st.builds(ColdShape, phase=st.just("decode"), shape=st.tuples(LARGE, LARGE, LARGE), count=st.just(1)),
             max_size=2,
@@ -86,4 +86,4 @@ def test_any_report_results_in_a_valid_status(fields: dict[str, Any]) -> None:
 )
 def test_report_beyond_the_plan_or_any_card_is_invalid(progress: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
-        PhaseProgress.model_validate({"planned": 8, **progress})
+        PhaseProgressReport.model_validate({"planned": 8, **progress})

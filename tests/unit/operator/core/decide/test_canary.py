@@ -9,7 +9,7 @@ from gaudi_operator.core.actions import Apply
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.revision_choice import has_chosen_revision_kept_gate_open, is_chosen_revision_on_trial
-from gaudi_runtime.contract.report import ColdShape, Phase, RequestCounts
+from gaudi_runtime.contract.report import ColdShape, Phase, RequestCountsReport
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition as pod_condition
 from tests.unit.operator.core.pod_objects import gate_condition, view
@@ -142,7 +142,7 @@ def test_recompiles_of_an_observed_revision_cause_a_rollback() -> None:
 
 
 def test_failing_requests_of_an_observed_revision_cause_a_rollback() -> None:
-    met = {"phase": Phase.SERVING, "requests": RequestCounts(answered=40, failed=7)}
+    met = {"phase": Phase.SERVING, "requests": RequestCountsReport(answered=40, failed=7)}
     cluster, _, bad = failing_upgrade(met, canary={"observeSeconds": 60})
     found = failure_of(cluster, bad)
     assert found is not None

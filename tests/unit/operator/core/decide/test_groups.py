@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION, REVISION_LABEL, WORKER_INDEX_LABEL
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.support.builders import Object
 from tests.unit.operator.core.group_cluster import KIND, GroupCluster
 from tests.unit.operator.core.resources import resource
@@ -17,7 +17,7 @@ PAIR = {"engine": {"name": "sim"}, "parallelism": {"tensor": 2, "nodes": 2}}
 BIGGER = {"maxModelLen": 512}
 STALL: dict[str, Any] = {
     "phase": Phase.COMPILING,
-    "prompt": PhaseProgress(planned=8, warmed=3, current=(1, 128, 0)),
+    "prompt": PhaseProgressReport(planned=8, warmed=3, current=(1, 128, 0)),
     "since_progress_seconds": 1801,
 }
 

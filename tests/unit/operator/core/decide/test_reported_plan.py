@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_runtime.contract.report import CapturableGraphs, Phase, PhaseProgress
+from gaudi_runtime.contract.report import CapturableGraphsReport, Phase, PhaseProgressReport
 from tests.support.builders import copied
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
@@ -16,8 +16,8 @@ def warming(prompt: int, **spec: Any) -> Cluster:
     cluster = Cluster(resource(**spec))
     cluster.operate()
     cluster.controllers()
-    planned = PhaseProgress(planned=24, warmed=24)
-    capturable = CapturableGraphs(prompt=prompt, decode=24)
+    planned = PhaseProgressReport(planned=24, warmed=24)
+    capturable = CapturableGraphsReport(prompt=prompt, decode=24)
     cluster.report(pod_names(cluster)[0], Phase.CAPTURING, prompt=planned, decode=planned, capturable=capturable)
     cluster.operate()
     return cluster

@@ -8,7 +8,7 @@ import pytest
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_runtime.contract.failures import CRASH_REASONS, EXTERNAL_REASONS
-from gaudi_runtime.contract.report import NO_PLAN, Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import NO_PLAN, Phase, PhaseProgressReport, RuntimeFailureReport
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import (
     BIGGER,
@@ -23,7 +23,7 @@ from tests.unit.operator.core.stories import (
     status,
 )
 
-REFUSED = RuntimeFailure(reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted.")
+REFUSED = RuntimeFailureReport(reason="ConfigInvalid", message="warmup.fromTheFuture: Extra inputs are not permitted.")
 
 
 def message(cluster: Cluster, kind: str = "Stalled") -> str:
@@ -35,9 +35,12 @@ def message(cluster: Cluster, kind: str = "Stalled") -> str:
     ("how", "reason"),
     [
         (STALL, "WarmupStalled"),
-        ({"phase": Phase.SERVING, "prompt": PhaseProgress(planned=8, warmed=8, captured=4)}, "WarmupIncomplete"),
+        ({"phase": Phase.SERVING, "prompt": PhaseProgressReport(planned=8, warmed=8, captured=4)}, "WarmupIncomplete"),
         ({"phase": Phase.FAILED, "plan_hash": NO_PLAN, "failure": REFUSED}, "ConfigInvalid"),
-        ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="ModelNotFound", message="No.")}, "ModelNotFound"),
+        (
+            {"phase": Phase.FAILED, "failure": RuntimeFailureReport(reason="ModelNotFound", message="No.")},
+            "ModelNotFound",
+        ),
     ],
 )
 def test_failed_revision_is_rolled_back(how: dict[str, Any], reason: str) -> None:
@@ -55,7 +58,7 @@ def restart_after(cluster: Cluster, reason: str, times: int) -> None:
     (pod,) = [each for each in cluster.kind("Pod") if not each["status"]["containerStatuses"][0]["ready"]]
     name, (container,) = pod["metadata"]["name"], pod["status"]["containerStatuses"]
     for number in range(1, times + 1):
-        cluster.report(name, Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Not now."))
+        cluster.report(name, Phase.FAILED, failure=RuntimeFailureReport(reason=reason, message="Not now."))
         cluster.operate()
         cluster.now += timedelta(minutes=5)
         cluster.restart(name)
@@ -66,7 +69,7 @@ def restart_after(cluster: Cluster, reason: str, times: int) -> None:
 
 @pytest.mark.parametrize("reason", sorted(EXTERNAL_REASONS))
 def test_failure_common_to_all_revisions_causes_no_rollback(reason: str) -> None:
-    failed = RuntimeFailure(reason=reason, message="Not now.")
+    failed = RuntimeFailureReport(reason=reason, message="Not now.")
     cluster, _, bad = failing_upgrade({"phase": Phase.FAILED, "failure": failed})
     assert condition(cluster, "Reconciling") == ("True", reason)
     restart_after(cluster, reason, 5)
@@ -78,7 +81,7 @@ def test_failure_common_to_all_revisions_causes_no_rollback(reason: str) -> None
 
 @pytest.mark.parametrize("reason", sorted(CRASH_REASONS))
 def test_revision_is_rolled_back_after_two_crashes_but_not_one(reason: str) -> None:
-    failed = RuntimeFailure(reason=reason, message="Not now.")
+    failed = RuntimeFailureReport(reason=reason, message="Not now.")
     cluster, good, bad = failing_upgrade({"phase": Phase.FAILED, "failure": failed})
     restart_after(cluster, reason, 1)
     assert failure_of(cluster, bad) is None

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.decide import decide
-from gaudi_runtime.contract.report import Phase, RequestCounts
+from gaudi_runtime.contract.report import Phase, RequestCountsReport
 from tests.support.builders import copied
 from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster, upgraded
@@ -56,7 +56,7 @@ def fall_back_to_warming(cluster: Cluster, data: st.DataObject) -> None:
 def answer_requests(cluster: Cluster, data: st.DataObject) -> None:
     for pod in cluster.kind("Pod"):
         running = data.draw(st.integers(0, 9), label="running requests")
-        cluster.report(pod["metadata"]["name"], Phase.SERVING, requests=RequestCounts(running=running))
+        cluster.report(pod["metadata"]["name"], Phase.SERVING, requests=RequestCountsReport(running=running))
 
 
 def delete_something(cluster: Cluster, data: st.DataObject) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.actions import SetGate
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.support.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.gaudi_classes import gaudi_class
@@ -14,7 +14,7 @@ from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status
 
 UNKNOWN = "fromTheFuture"
-PART = PhaseProgress(planned=10, captured=6, warmed=10, left_out_for_memory=4)
+PART = PhaseProgressReport(planned=10, captured=6, warmed=10, left_out_for_memory=4)
 
 
 def unreadable(**spec: Any) -> Cluster:

@@ -12,7 +12,7 @@ import pytest
 from gaudi_operator.core.actions import Event
 from gaudi_operator.core.gate.condition import gate_condition_status
 from gaudi_runtime.contract.preparation import Preparation
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from gaudi_runtime.units import GIB
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, resource
@@ -116,7 +116,7 @@ def warm_up(ending: Ending, mode: str, canary: bool) -> Seen:
         cluster.controllers()
         (name,) = pod_names(cluster)
     cluster.events.clear()
-    full = PhaseProgress(planned=8, warmed=8, captured=8, preparation=MODES[mode][0])
+    full = PhaseProgressReport(planned=8, warmed=8, captured=8, preparation=MODES[mode][0])
     cluster.report(name, Phase.SERVING, prompt=full, decode=full.model_copy(update=ending.counts))
     cluster.operate()
     pod = cluster.objects["Pod", name]

@@ -23,7 +23,13 @@ from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.pod_view import PodView, read_pod_views
 from gaudi_operator.core.text_formats import format_timestamp
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, SkippedBucket
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    Phase,
+    PhaseProgressReport,
+    RuntimeFailureReport,
+    SkippedBucketReport,
+)
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import LONG_AGO, condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
@@ -31,12 +37,12 @@ from tests.unit.operator.core.resources import NOW, resource
 
 STRICT = Readiness(min_captured_prompt_percent=100, min_captured_decode_percent=100)
 LENIENT = STRICT.model_copy(update={"on_shortfall": Shortfall.SERVE_AND_WARN})
-SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9))
+SHORT = report(prompt=PhaseProgressReport(planned=24, warmed=24, captured=15, left_out_for_memory=9))
 (BELOW,) = shortfalls(SHORT, STRICT)
 SHORT_OF_BOTH = report(
-    prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9),
-    decode=PhaseProgress(planned=8, warmed=8, captured=7, left_out_for_memory=1),
-    skipped=(SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
+    prompt=PhaseProgressReport(planned=24, warmed=24, captured=15, left_out_for_memory=9),
+    decode=PhaseProgressReport(planned=8, warmed=8, captured=7, left_out_for_memory=1),
+    skipped=(SkippedBucketReport(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
 )
 RECORD = f"Container c1, instance first, plan {PLAN}."
 FUTURE = format_timestamp(NOW + timedelta(minutes=5))
@@ -122,7 +128,7 @@ def test_gate_below_a_threshold_opens_with_warning_if_configured() -> None:
 
 
 def test_gate_opens_without_a_warm_up() -> None:
-    cold = report(prompt=PhaseProgress(planned=8), warmup_skipped=True)
+    cold = report(prompt=PhaseProgressReport(planned=8), warmup_skipped=True)
     assert judge(view(report=cold), STRICT) == gate(True, "WarmedUp", f"Warm-up is switched off. {RECORD}")
 
 
@@ -215,7 +221,7 @@ def test_gate_closes_for_a_warming_new_instance() -> None:
 
 
 def test_gate_closes_with_the_message_of_a_failed_runtime() -> None:
-    failure = RuntimeFailure(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
+    failure = RuntimeFailureReport(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
     failed = view(pod(conditions=(OPEN,)), report(Phase.FAILED, failure=failure))
     assert judge(failed, STRICT) == gate(False, "ModelNotFound", "Folder /models/tiny does not exist.")
 

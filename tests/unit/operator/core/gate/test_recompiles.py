@@ -18,7 +18,7 @@ from gaudi_operator.core.gate.judgement import RECOMPILING, judge_gates
 from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.text_formats import format_timestamp
-from gaudi_runtime.contract.report import Phase, RequestCounts
+from gaudi_runtime.contract.report import Phase, RequestCountsReport
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.report.serving_counters import CounterPublisher
@@ -75,7 +75,7 @@ async def reported(lazy: bool, *forwards: tuple[int, float]) -> dict[str, Any]:
         counters["met"], compile_times=counters["compile_times"], step_compiles=counters.get("step_compiles", ())
     )
     board = ReportBoard(PLAN)
-    CounterPublisher(board).publish(histogram, RequestCounts(), 0.0)
+    CounterPublisher(board).publish(histogram, RequestCountsReport(), 0.0)
     names = ("recent_recompiles", "recompiles_since_ready", "cold_shapes", "served")
     return {name: getattr(board.report(), name) for name in names}
 

@@ -12,11 +12,11 @@ from gaudi_operator.core.gate.thresholds import (
 from gaudi_runtime.contract.preparation import Preparation
 from gaudi_runtime.contract.report import (
     BucketPhase,
-    PhaseProgress,
-    SkippedBucket,
-    SkippedVisionBucket,
+    PhaseProgressReport,
+    SkippedBucketReport,
+    SkippedVisionBucketReport,
     VisionBucket,
-    VisionProgress,
+    VisionProgressReport,
 )
 from tests.unit.operator.core.reports import report
 
@@ -25,10 +25,10 @@ def thresholds(prompt: int = 100, decode: int = 100) -> Readiness:
     return Readiness(min_captured_prompt_percent=prompt, min_captured_decode_percent=decode)
 
 
-def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
+def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgressReport:
     preparation = Preparation.CAPTURE if applies else Preparation.NOTHING
     left_out = planned - captured if applies else 0
-    return PhaseProgress(
+    return PhaseProgressReport(
         planned=planned, warmed=warmed, captured=captured, preparation=preparation, left_out_for_memory=left_out
     )
 
@@ -48,9 +48,9 @@ def test_shortfall_has_counts_percentage_and_threshold() -> None:
 def test_shortfall_names_the_first_skipped_bucket_of_its_phase() -> None:
     out = "no memory was left"
     skipped = (
-        SkippedBucket(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
-        SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
-        SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
+        SkippedBucketReport(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
+        SkippedBucketReport(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
+        SkippedBucketReport(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
     )
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
     assert describe_threshold_shortfalls(short, thresholds(decode=90)) == (
@@ -79,8 +79,8 @@ def test_counts_describe_each_phase() -> None:
     )
 
 
-LEFT = SkippedVisionBucket(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
-SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
+LEFT = SkippedVisionBucketReport(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
+SEEN = VisionProgressReport(planned=4, warmed=3, skipped=(LEFT,))
 
 
 def test_vision_shortfall_names_the_skipped_buckets() -> None:

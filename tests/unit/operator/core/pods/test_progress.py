@@ -4,13 +4,13 @@ import pytest
 
 from gaudi_operator.core.pods.pod_progress import captured_progress_percent, warmup_progress_percent
 from gaudi_runtime.contract.preparation import Preparation
-from gaudi_runtime.contract.report import Phase, PhaseProgress, VisionProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, VisionProgressReport
 from tests.unit.operator.core.reports import report
 
 
-def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
+def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgressReport:
     preparation = Preparation.CAPTURE if applies else Preparation.NOTHING
-    return PhaseProgress(planned=planned, warmed=warmed, captured=captured, preparation=preparation)
+    return PhaseProgressReport(planned=planned, warmed=warmed, captured=captured, preparation=preparation)
 
 
 def test_percentage_is_rounded_down() -> None:
@@ -27,7 +27,8 @@ def test_phase_without_buckets_has_no_percentage() -> None:
 )
 def test_percentage_exists_in_every_mode(preparation: Preparation, expected: int) -> None:
     assert (
-        captured_progress_percent(PhaseProgress(planned=4, warmed=3, captured=2, preparation=preparation)) == expected
+        captured_progress_percent(PhaseProgressReport(planned=4, warmed=3, captured=2, preparation=preparation))
+        == expected
     )
 
 
@@ -51,12 +52,12 @@ def test_warm_up_with_fewer_captures_is_complete_when_serving() -> None:
 
 
 def test_warmup_without_a_plan_yet_is_at_zero() -> None:
-    loading = report(Phase.LOADING, prompt=PhaseProgress(), decode=PhaseProgress())
+    loading = report(Phase.LOADING, prompt=PhaseProgressReport(), decode=PhaseProgressReport())
     assert warmup_progress_percent(loading) == 0
 
 
 def test_vision_buckets_are_counted_once_in_the_percentage() -> None:
-    seen = VisionProgress(planned=4, warmed=2)
+    seen = VisionProgressReport(planned=4, warmed=2)
     assert (
         warmup_progress_percent(
             report(Phase.COMPILING, prompt=progress(2, 0, 0), decode=progress(1, 0, 0), vision=seen)

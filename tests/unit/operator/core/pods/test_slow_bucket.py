@@ -9,7 +9,7 @@ from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.pods.slow_bucket import describe_slow_bucket
 from gaudi_operator.core.status.conditions import judge_warmed_up
 from gaudi_operator.core.status.pods import pod_states
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
@@ -22,7 +22,7 @@ SENTENCE = (
 
 def compiling(still: float, forecast: float | None = 20.0, phase: Phase = Phase.COMPILING) -> PodView:
     """Return a pod that reported, one second ago, that its current bucket has taken `still` seconds."""
-    at = PhaseProgress(planned=8, warmed=3, current=(1, 128, 0), forecast_seconds=forecast)
+    at = PhaseProgressReport(planned=8, warmed=3, current=(1, 128, 0), forecast_seconds=forecast)
     return view(pod(revision="new"), report(phase, prompt=at, since_progress_seconds=still))
 
 

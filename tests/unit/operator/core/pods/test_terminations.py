@@ -7,14 +7,14 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import ObservedReport
 from gaudi_operator.core.pods.terminations import pod_terminations, terminations_by_pod
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RuntimeFailureReport
 from tests.support.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 
 SEGFAULT = {"terminated": {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault"}}
-COMPILING = report(Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+COMPILING = report(Phase.COMPILING, prompt=PhaseProgressReport(planned=8, current=(1, 128, 0)))
 FOUND = "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"
 FACTS = LastTermination(
     reason="Error", exit_code=139, phase="Compiling", bucket="prompt bucket (1, 128, 0)", message=FOUND
@@ -41,7 +41,7 @@ def test_termination_phase_comes_from_the_last_report() -> None:
 
 
 def test_failure_reported_before_the_termination_is_included() -> None:
-    lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
+    lost = RuntimeFailureReport(reason="EngineLost", message="Worker 3 died.")
     word = {"uid-of-a": ObservedReport("c1", NOW, report(Phase.FAILED, failure=lost))}
     known = terminations_by_pod([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
     assert known["a"].message.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")

@@ -14,7 +14,7 @@ from gaudi_operator.core.pods.terminations import terminations_by_pod
 from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_runtime.contract.report import (
     Phase,
-    PhaseProgress,
+    PhaseProgressReport,
 )
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -117,7 +117,7 @@ def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | Non
     """Return the problem of a container that crashes repeatedly in the phase of its last report."""
     pod = ended("Error", 139, "")
     return after_end(
-        pod, {pod.uid: ObservedReport("c1", NOW, report(phase, prompt=PhaseProgress(planned=8, current=at)))}
+        pod, {pod.uid: ObservedReport("c1", NOW, report(phase, prompt=PhaseProgressReport(planned=8, current=at)))}
     )
 
 

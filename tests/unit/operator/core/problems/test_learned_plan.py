@@ -14,7 +14,7 @@ from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.problems.learned_plan import why_learned_plan_missed_forecast
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.state import State
-from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, ServedPhase, ServedTraffic, WarmupReport
+from gaudi_runtime.contract.report import FEWEST_PROMPTS, Phase, ServedPhaseReport, ServedTrafficReport, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import view
@@ -31,12 +31,12 @@ RATIOS = st.floats(1, 50)
 
 def served_phase(
     padding: float | None, forecast: float | None, batches: int = FEWEST_PROMPTS, misses: int = 0
-) -> ServedPhase:
-    return ServedPhase(hits=batches - misses, misses=misses, padding=padding, forecast_padding=forecast)
+) -> ServedPhaseReport:
+    return ServedPhaseReport(hits=batches - misses, misses=misses, padding=padding, forecast_padding=forecast)
 
 
-def report_of(prompt: ServedPhase, decode: ServedPhase | None = None, **fields: Any) -> WarmupReport:
-    return report(served=ServedTraffic(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
+def report_of(prompt: ServedPhaseReport, decode: ServedPhaseReport | None = None, **fields: Any) -> WarmupReport:
+    return report(served=ServedTrafficReport(prompt=prompt, decode=decode or served_phase(1.1, 1.1)), **fields)
 
 
 def rollout_state(plan: dict[str, Any] | None = LEARNED, stable: dict[str, Any] | None = None, **canary: Any) -> State:
@@ -73,7 +73,7 @@ def test_cold_batches_are_reported_with_both_shares() -> None:
 
 
 @pytest.mark.parametrize("said", [served_phase(2.0, 1.1), served_phase(1.1, 1.1, misses=9)])
-def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> None:
+def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhaseReport) -> None:
     found = problem(report_of(said, skipped_total=3), rollout_state())
     assert found is not None
     assert "3 planned buckets have no graph. " in found.message
@@ -94,7 +94,7 @@ def test_buckets_without_a_graph_are_named_as_the_cause(said: ServedPhase) -> No
     ],
 )
 def test_padding_and_cold_batches_fail_only_above_their_limits(
-    prompt: ServedPhase, decode: ServedPhase, percent: int, missed: bool
+    prompt: ServedPhaseReport, decode: ServedPhaseReport, percent: int, missed: bool
 ) -> None:
     assert (why_learned_plan_missed_forecast(report_of(prompt, decode), percent, "tiny") is not None) is missed
 
@@ -152,7 +152,9 @@ def test_plan_for_other_traffic_is_rolled_back() -> None:
     cluster.operate()
     cluster.kubelet()
     cluster.report(
-        canary, phase=Phase.SERVING, served=ServedTraffic(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1))
+        canary,
+        phase=Phase.SERVING,
+        served=ServedTrafficReport(prompt=served_phase(1.5, 1.1), decode=served_phase(1.1, 1.1)),
     )
     for _ in range(20):
         cluster.operate()

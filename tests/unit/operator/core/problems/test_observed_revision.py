@@ -8,7 +8,13 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.gate.judgement import ADD_SIZES
 from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.rollout.state import State
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, RequestCounts, ServedTraffic, ServedVision
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    ColdShape,
+    RequestCountsReport,
+    ServedTrafficReport,
+    ServedVisionReport,
+)
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import view
 from tests.unit.operator.core.reports import report
@@ -64,14 +70,16 @@ def test_recompiles_without_known_shapes_are_reported_as_a_count() -> None:
 
 
 def test_recompiles_of_images_cause_the_advice_to_add_sizes() -> None:
-    seen = report(recompiles_since_ready=11, served=ServedTraffic(vision=ServedVision(misses=11, recompiles=11)))
+    seen = report(
+        recompiles_since_ready=11, served=ServedTrafficReport(vision=ServedVisionReport(misses=11, recompiles=11))
+    )
     found = problem_of(view(report=seen), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.message.endswith(ADD_SIZES)
 
 
 def test_failing_requests_are_reported_with_limit_and_log() -> None:
-    met = view(report=report(requests=RequestCounts(answered=100, failed=6)))
+    met = view(report=report(requests=RequestCountsReport(answered=100, failed=6)))
     found = "6 of 100 answers of pod a failed, but spec.rollout.canary.maxErrorPercent is 5."
     assert problem_of(met, observing(maxErrorPercent=5), ROOM) == Problem("TooManyErrors", f"{found} {READ_LOG}", found)
 
@@ -83,6 +91,6 @@ def test_failing_requests_are_reported_with_limit_and_log() -> None:
 def test_failing_requests_of_an_observed_revision_are_a_problem(
     failed: int, answered: int, most: int | None, too_many: bool
 ) -> None:
-    met = view(report=report(requests=RequestCounts(answered=answered, failed=failed)))
+    met = view(report=report(requests=RequestCountsReport(answered=answered, failed=failed)))
     found = problem_of(met, observing(maxErrorPercent=most), ROOM)
     assert (found is not None and found.reason == "TooManyErrors") is too_many

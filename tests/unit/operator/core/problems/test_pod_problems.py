@@ -12,9 +12,9 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.contract.report import (
     BucketPhase,
     Phase,
-    PhaseProgress,
-    RuntimeFailure,
-    SkippedBucket,
+    PhaseProgressReport,
+    RuntimeFailureReport,
+    SkippedBucketReport,
 )
 from gaudi_runtime.errors import Problem
 from tests.support.builders import Object
@@ -40,7 +40,7 @@ def test_healthy_pod_has_no_problem() -> None:
 
 
 def test_problem_of_a_failed_runtime_has_its_reason_and_message() -> None:
-    failure = RuntimeFailure(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
+    failure = RuntimeFailureReport(reason="ModelNotFound", message="Folder /models/tiny does not exist.")
     assert problem_of(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
         "ModelNotFound",
         "Pod a cannot start: Folder /models/tiny does not exist.",
@@ -81,7 +81,7 @@ def test_external_failure_before_the_pod_served_is_past() -> None:
 
 
 def test_repeated_external_failure_keeps_the_start_of_the_problem() -> None:
-    failed = report(Phase.FAILED, failure=RuntimeFailure(reason="HubUnreachable", message="The hub answers 503."))
+    failed = report(Phase.FAILED, failure=RuntimeFailureReport(reason="HubUnreachable", message="The hub answers 503."))
     found = problem_of(view(ended(HUB), failed), state_of(), ROOM)
     assert found is not None
     assert found.since == NOW - timedelta(minutes=60)
@@ -103,7 +103,7 @@ def test_only_a_cause_in_the_revision_is_a_crash_loop(message: str, restarts: in
 
 @pytest.mark.parametrize(("restarts", "reason"), [(1, "Crashed"), (2, "CrashLoopBackOff")])
 def test_third_reported_crash_is_a_crash_loop(restarts: int, reason: str) -> None:
-    failed = report(Phase.FAILED, failure=RuntimeFailure(reason="Crashed", message="KeyError: 'a'"))
+    failed = report(Phase.FAILED, failure=RuntimeFailureReport(reason="Crashed", message="KeyError: 'a'"))
     found = problem_of(view(ended("Crashed: KeyError: 'a'", restarts=restarts), failed), state_of(), ROOM)
     assert found is not None
     assert found.reason == reason
@@ -121,7 +121,7 @@ def test_stalled_warm_up_is_a_problem() -> None:
 
 
 def test_stalled_warm_up_names_the_bucket() -> None:
-    at = PhaseProgress(planned=8, warmed=3, current=(4, 1, 64))
+    at = PhaseProgressReport(planned=8, warmed=3, current=(4, 1, 64))
     found = problem_of(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), state_of(), ROOM)
     assert found is not None
     assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
@@ -145,7 +145,7 @@ def test_idle_server_has_no_problem() -> None:
 
 
 def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
-    short = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15, left_out_for_memory=9))
+    short = report(prompt=PhaseProgressReport(planned=24, warmed=24, captured=15, left_out_for_memory=9))
     below = explain_threshold_shortfall(short, Readiness(min_captured_prompt_percent=80))
     assert below is not None
     reason, found = below
@@ -160,9 +160,9 @@ def test_warm_up_ending_below_a_threshold_is_a_problem() -> None:
 
 
 def test_graph_skipped_for_lack_of_memory_is_named() -> None:
-    out = SkippedBucket(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory was left")
+    out = SkippedBucketReport(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory was left")
     found = problem_of(
-        view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
+        view(report=report(prompt=PhaseProgressReport(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
     )
     assert found is not None
     assert "(1, 512, 0)" in found.message

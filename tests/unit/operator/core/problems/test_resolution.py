@@ -11,7 +11,7 @@ from gaudi_operator.core.problems.criteria import RoomCriterion
 from gaudi_operator.core.problems.pod_problems import is_pod_problem_of_revision
 from gaudi_operator.core.problems.resolution import QUEUED, RESOLVED_BY_OTHERS, worst_unresolved_problem
 from gaudi_runtime.contract.failures import PASSING_REASONS
-from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, RuntimeFailureReport
 from gaudi_runtime.errors import Problem
 from tests.support.conformance import kstatus, violations
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -304,7 +304,7 @@ def test_refusal_after_a_different_reason_starts_a_new_deadline() -> None:
     [*((reason, True) for reason in sorted(PASSING_REASONS)), ("ModelNotFound", False), ("ConfigInvalid", False)],
 )
 def test_failed_runtime_with_restart_stalls_at_the_deadline(reason: str, waited: bool) -> None:
-    failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))
+    failed = view(report=report(Phase.FAILED, failure=RuntimeFailureReport(reason=reason, message="Gone.")))
     found = problem_of(failed, state_of(), RoomCriterion(to_come=False))
     assert found
     assert (found.since is not None) is waited

@@ -19,7 +19,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.pods.pod_view import PodView
 from gaudi_operator.core.rollout.backoff import BackOffRecord, back_off_records, limit_for_back_off
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -349,7 +349,7 @@ def test_last_termination_keeps_phase_bucket_and_message() -> None:
     cluster.operate()
     cluster.controllers()
     (name,) = pod_names(cluster)
-    cluster.report(name, Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+    cluster.report(name, Phase.COMPILING, prompt=PhaseProgressReport(planned=8, current=(1, 128, 0)))
     times = {"startedAt": stamp(cluster.now), "finishedAt": at(9)}
     ended = {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault", **times}
     cluster.objects["Pod", name]["status"]["containerStatuses"][0]["state"] = {"terminated": ended}

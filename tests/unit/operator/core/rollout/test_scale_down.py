@@ -17,7 +17,7 @@ from gaudi_operator.core.rollout.scale_down import (
     scale_down_candidates,
     scale_down_costs,
 )
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RequestCounts
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RequestCountsReport
 from tests.support.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.reports import FULL, report
@@ -28,7 +28,10 @@ from tests.unit.operator.core.stories import condition, served, status
 
 def busy(name: str, running: int, captured: int = 8, since: int = 0, **fields: Any) -> PodView:
     """Return a pod with `running` requests and `captured` prompt graphs that has been ready for `since` seconds."""
-    said = report(requests=RequestCounts(running=running), prompt=PhaseProgress(planned=8, warmed=8, captured=captured))
+    said = report(
+        requests=RequestCountsReport(running=running),
+        prompt=PhaseProgressReport(planned=8, warmed=8, captured=captured),
+    )
     pod = serving(name, said=said)
     ready = PodCondition(True, "", "", NOW - timedelta(seconds=since))
     return replace(pod, conditions={**pod.conditions, "Ready": ready}, **fields)
@@ -110,7 +113,7 @@ def test_unreachable_pod_ranks_as_one_request_without_graphs() -> None:
 
 
 def test_pod_of_an_engine_without_graphs_ranks_as_fully_captured() -> None:
-    none = PhaseProgress(planned=8, warmed=8, preparation="Nothing")
+    none = PhaseProgressReport(planned=8, warmed=8, preparation="Nothing")
     plain = serving("a", said=report(prompt=none, decode=none))
     assert scale_down_costs([plain, busy("b", 0)], {"new": 1}) == []
 
@@ -187,7 +190,7 @@ def test_second_decision_changes_no_costs_despite_new_requests(
     after = [
         replace(
             pod,
-            report=report(requests=RequestCounts(running=running)),
+            report=report(requests=RequestCountsReport(running=running)),
             deletion_cost=pod.name in names and REMOVED_FIRST,
         )
         for pod, running in zip(pods, later, strict=False)
@@ -201,7 +204,7 @@ def load(pod: PodView) -> int:
 
 
 def report_running_requests(cluster: Cluster, name: str, running: int) -> None:
-    cluster.report(name, Phase.SERVING, prompt=FULL, requests=RequestCounts(running=running))
+    cluster.report(name, Phase.SERVING, prompt=FULL, requests=RequestCountsReport(running=running))
 
 
 def costs(cluster: Cluster) -> list[str]:

@@ -10,9 +10,9 @@ from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.condition_table import CONDITIONS, judge_condition_table
 from gaudi_operator.core.status.conditions import FALSE, TRUE, UNKNOWN, Verdict, build_conditions
 from gaudi_runtime.contract.report import (
-    PlanGaps,
-    ServedTraffic,
-    ServedVision,
+    PlanGapsReport,
+    ServedTrafficReport,
+    ServedVisionReport,
     WarmupReport,
 )
 from gaudi_runtime.errors import Problem
@@ -44,7 +44,7 @@ TROUBLED = state_of([serving("a")], problem=Problem("ImagePullBackOff", "Check t
 EMPTY = state_of([], DONE, desired=0)
 AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and no pod runs.")
 BUCKETED = "Every admissible batch has a bucket"
-GAPS = PlanGaps(prompt=1, message="50.0 % of the prompt shapes have no bucket")
+GAPS = PlanGapsReport(prompt=1, message="50.0 % of the prompt shapes have no bucket")
 COLD = Verdict(
     FALSE,
     "ColdShapes",
@@ -325,7 +325,9 @@ def test_cold_shapes_are_accepted_if_recompiles_are_ignored() -> None:
 
 
 def test_cold_image_sizes_cause_the_advice_to_add_sizes() -> None:
-    seen = report(recompiles_since_ready=1, served=ServedTraffic(vision=ServedVision(misses=1, recompiles=1)))
+    seen = report(
+        recompiles_since_ready=1, served=ServedTrafficReport(vision=ServedVisionReport(misses=1, recompiles=1))
+    )
     assert verdict("BucketCoverage", state_of([serving(said=seen)])).message.endswith(ADD_SIZES)
 
 

@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.status import ConditionStatus, GaudiInferenceSt
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.condition_table import CONDITIONS
 from gaudi_operator.core.status.conditions import FALSE, TRUE, Verdict
-from gaudi_runtime.contract.report import PhaseProgress
+from gaudi_runtime.contract.report import PhaseProgressReport
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
@@ -75,7 +75,7 @@ def test_pod_without_a_running_container_is_not_warming_up(waits: dict[str, Any]
 
 
 def test_pod_below_its_thresholds_is_not_warming_up() -> None:
-    few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
+    few = report(prompt=PhaseProgressReport(planned=8, warmed=8, captured=5))
     said = verdict("WarmedUp", state_of([view(pod("a", revision="new"), few)], desired=1))
     assert (said.reason, "1 pod is warmed up but not ready" in said.message) == ("NoPodWarmingUp", True)
 
@@ -91,7 +91,7 @@ def test_paused_rollout_is_not_reconciling() -> None:
 
 @pytest.mark.parametrize(("asked", "status"), [(100, FALSE), (60, TRUE)])
 def test_plan_measured_below_its_thresholds_is_not_accepted(asked: int, status: ConditionStatus) -> None:
-    few = report(prompt=PhaseProgress(planned=8, warmed=8, captured=5))
+    few = report(prompt=PhaseProgressReport(planned=8, warmed=8, captured=5))
     pods = [view(pod("a", revision="new"), few)]
     found = verdict("PlanAccepted", state_of(pods, inference=inference(readiness={"minCapturedPromptPercent": asked})))
     assert (found.status, "requires 100 % of the prompt buckets, but 62 % were executed" in found.message) == (

@@ -5,7 +5,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
 from gaudi_operator.core.rollout.state import State
 from gaudi_operator.core.status.warmup_figures import describe_warmup_plan, warmup_plan_state
-from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, PlanGaps, WarmupReport
+from gaudi_runtime.contract.report import MemorySplitReport, Phase, PhaseProgressReport, PlanGapsReport, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.support.forecasts import from_the_hub, seed
 from tests.unit.operator.core.pod_objects import pod, view
@@ -20,10 +20,10 @@ HPU_GRAPHS = inference(**seed(engine={"executionMode": "HpuGraphs"}))
 def warmed(prompt: int = 15, blocks: int = 48, simulated: bool = False) -> WarmupReport:
     """Return the report of a warm pod of the reference deployment, with 24 prompt and 48 decode buckets."""
     return report(
-        prompt=PhaseProgress(planned=24, warmed=24, captured=prompt, graph_bytes=13 * GIB + 31 * MIB),
-        decode=PhaseProgress(planned=48, warmed=48, captured=48, graph_bytes=GIB),
-        memory=MemorySplit(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks),
-        gaps=PlanGaps(),
+        prompt=PhaseProgressReport(planned=24, warmed=24, captured=prompt, graph_bytes=13 * GIB + 31 * MIB),
+        decode=PhaseProgressReport(planned=48, warmed=48, captured=48, graph_bytes=GIB),
+        memory=MemorySplitReport(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks),
+        gaps=PlanGapsReport(),
         elapsed_seconds=49.4,
         simulated=simulated,
     )
@@ -47,7 +47,7 @@ def test_message_without_a_plan_names_the_forecast() -> None:
 
 
 def test_warming_pod_reports_the_buckets_without_costs() -> None:
-    said = warmed().model_copy(update={"phase": Phase.CAPTURING, "gaps": PlanGaps(prompt=1)})
+    said = warmed().model_copy(update={"phase": Phase.CAPTURING, "gaps": PlanGapsReport(prompt=1)})
     found = state(state_of([view(pod("a", revision="new"), said)]))
     assert found == PlanState(
         basis=PlanBasis.MEASURED, prompt_buckets=24, decode_buckets=48, kv_blocks=48, prompt_gaps=1, source="pod a"

@@ -8,17 +8,17 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RecipeCache
 from gaudi_operator.core.status.conditions import FALSE, TRUE
 from gaudi_operator.core.status.spec_conditions import judge_spec_settings_effective
 from gaudi_operator.core.status.warmup_figures import warmup_recipe_cache_state
-from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport, WarmupReport
+from gaudi_runtime.contract.report import SharedRecipesOutcome, SharedRecipesReport, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
 from tests.unit.operator.core.states import serving, state_of
 
-HIT, SEEDING, SEEDED, MISS = RecipeOutcome
+HIT, SEEDING, SEEDED, MISS = SharedRecipesOutcome
 NOTHING = "/recipes has no recipes yet."
 SHARED = inference(recipeCache={})
 
 
-def report_of(outcome: RecipeOutcome, reason: str | None = None) -> WarmupReport:
+def report_of(outcome: SharedRecipesOutcome, reason: str | None = None) -> WarmupReport:
     return report(shared_recipes=SharedRecipesReport(outcome=outcome, reason=reason))
 
 
@@ -35,7 +35,7 @@ def test_recipe_status_is_empty_if_recipes_are_not_shared() -> None:
     ("outcomes", "phase"),
     [((), "Empty"), ((SEEDING,), "Seeding"), ((SEEDED,), "Filled"), ((HIT,), "Filled"), ((MISS,), "Missed")],
 )
-def test_outcome_of_a_single_pod_determines_the_phase(outcomes: tuple[RecipeOutcome, ...], phase: str) -> None:
+def test_outcome_of_a_single_pod_determines_the_phase(outcomes: tuple[SharedRecipesOutcome, ...], phase: str) -> None:
     found = state(*(report_of(outcome) for outcome in outcomes))
     assert found is not None
     assert found.phase == phase
@@ -72,6 +72,6 @@ def test_unusable_recipe_cache_is_reported_as_without_effect() -> None:
 
 
 @pytest.mark.parametrize("outcome", [HIT, SEEDED, SEEDING])
-def test_recipe_cache_used_by_one_pod_has_an_effect(outcome: RecipeOutcome) -> None:
+def test_recipe_cache_used_by_one_pod_has_an_effect(outcome: SharedRecipesOutcome) -> None:
     pods = [serving("a", said=report_of(MISS, "No lock.")), serving("b", said=report_of(outcome))]
     assert judge_spec_settings_effective(state_of(pods, inference=SHARED)).status is TRUE

@@ -34,9 +34,9 @@ from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
     Phase,
-    PhaseProgress,
-    RuntimeFailure,
-    VisionProgress,
+    PhaseProgressReport,
+    RuntimeFailureReport,
+    VisionProgressReport,
     WarmupReport,
 )
 from tests.unit.operator.core.pod_objects import condition, gate_condition, gated, pod, view
@@ -48,8 +48,8 @@ from tests.unit.operator.core.states import DONE, serving, state_of, warming
 def captured(prompt: int, decode: int = 48, phase: Phase = Phase.SERVING, **fields: Any) -> WarmupReport:
     return report(
         phase,
-        prompt=PhaseProgress(planned=24, warmed=24, captured=prompt),
-        decode=PhaseProgress(planned=48, warmed=48, captured=decode),
+        prompt=PhaseProgressReport(planned=24, warmed=24, captured=prompt),
+        decode=PhaseProgressReport(planned=48, warmed=48, captured=decode),
         **fields,
     )
 
@@ -187,7 +187,9 @@ def test_pod_status_has_the_warm_up_progress() -> None:
         (view(gated("a.example/quota")), "SchedulingGated", "Held by the scheduling gate a.example/quota."),
         (view(gated("a", "b")), "SchedulingGated", "Held by the scheduling gates a, b."),
         (
-            view(report=report(Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="No folder."))),
+            view(
+                report=report(Phase.FAILED, failure=RuntimeFailureReport(reason="ModelNotFound", message="No folder."))
+            ),
             "Failed",
             "No folder.",
         ),
@@ -346,6 +348,6 @@ def test_status_without_a_revision_has_no_endpoint() -> None:
 
 
 def test_plan_has_the_number_of_vision_buckets() -> None:
-    found = status([serving("a", said=captured(24, vision=VisionProgress(planned=4, warmed=3)))])
+    found = status([serving("a", said=captured(24, vision=VisionProgressReport(planned=4, warmed=3)))])
     assert found.plan is not None
     assert found.plan.vision_buckets == 4

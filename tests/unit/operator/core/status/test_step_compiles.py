@@ -3,7 +3,7 @@
 from gaudi_operator.core.status.conditions import FALSE, Verdict
 from gaudi_operator.core.status.spec_conditions import judge_spec_bucket_coverage
 from gaudi_runtime.contract.compiles import StepCompiles, StepPart
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, ServedTraffic, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, ServedTrafficReport, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.states import DONE, serving, state_of
 
@@ -11,7 +11,7 @@ from tests.unit.operator.core.states import DONE, serving, state_of
 def compiled_steps(*steps: tuple[StepPart, str, int, float]) -> WarmupReport:
     found = tuple(StepCompiles(part=part, kind=kind, count=count, seconds=took) for part, kind, count, took in steps)
     total = sum(count for _, _, count, _ in steps)
-    return report(recompiles_since_ready=total, served=ServedTraffic(step_compiles=found))
+    return report(recompiles_since_ready=total, served=ServedTrafficReport(step_compiles=found))
 
 
 def test_compiles_of_the_sampler_name_the_kinds_of_requests() -> None:

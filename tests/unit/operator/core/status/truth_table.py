@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 from gaudi_operator.core.names import GATE, REVISION_LABEL
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import Phase, PhaseProgressReport, RuntimeFailureReport
 from tests.laws.sentences import disagreements
 from tests.support.builders import copied
 from tests.support.conformance import kstatus, violations
@@ -186,7 +186,7 @@ _SERVED = {Slot.RESTARTED, Slot.LOST}
 _STAY = {Slot.SERVING, *_SERVED}
 """The states of pods that may have served before."""
 
-SHORT = PhaseProgress(planned=8, warmed=8, captured=4)
+SHORT = PhaseProgressReport(planned=8, warmed=8, captured=4)
 """A warm-up that ended with half of the graphs."""
 
 
@@ -274,7 +274,7 @@ def place(cluster: Cluster, name: str, slot: Slot) -> None:
             cluster.report(name, Phase.SERVING, prompt=SHORT)
         case Slot.FAILED:
             cluster.report(
-                name, Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="There is no model.")
+                name, Phase.FAILED, failure=RuntimeFailureReport(reason="ModelNotFound", message="There is no model.")
             )
         case Slot.CRASHING:
             exited = {"exitCode": 1, "reason": "Error", "finishedAt": now}

@@ -13,7 +13,7 @@ from gaudi_runtime.artifacts.recipe_cache.cache import STAGING, RecipeCache
 from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry, hash_entry_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import RecipeManifest
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
-from gaudi_runtime.contract.report import RecipeOutcome
+from gaudi_runtime.contract.report import SharedRecipesOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.report.report_board import ReportBoard
@@ -22,7 +22,7 @@ from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached
 from tests.unit.runtime.configs import linear
 from tests.unit.runtime.warmup.virtual import VirtualClock, start_on_virtual_clock
 
-HIT, SEEDED, MISS = RecipeOutcome.HIT, RecipeOutcome.SEEDED, RecipeOutcome.MISS
+HIT, SEEDED, MISS = SharedRecipesOutcome.HIT, SharedRecipesOutcome.SEEDED, SharedRecipesOutcome.MISS
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def test_start_with_a_cached_plan_does_not_write_the_manifest(site: Site) 
 async def test_start_skips_the_write_if_the_volume_is_locked(site: Site) -> None:
     with (site.shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert shared_recipes(site.start("a")).outcome is RecipeOutcome.SEEDING
+        assert shared_recipes(site.start("a")).outcome is SharedRecipesOutcome.SEEDING
     assert site.objects() == []
 
 

@@ -11,7 +11,7 @@ from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Heartbeat, RecipeEntry, hash_entry_files
 from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, ManifestMismatch, RecipeManifest
 from gaudi_runtime.contract.config import SharedRecipesConfig
-from gaudi_runtime.contract.report import RecipeOutcome
+from gaudi_runtime.contract.report import SharedRecipesOutcome
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.report.report_board import ReportBoard
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
@@ -122,11 +122,11 @@ async def test_reader_uses_the_new_entry_if_replaced_while_reading(
         copy(self, *arguments)
 
     monkeypatch.setattr(RecipeEntry, "copy", replaced_first)
-    assert copy_to_empty_disk(entry.folder.parent, tmp_path / "disk") is RecipeOutcome.HIT
+    assert copy_to_empty_disk(entry.folder.parent, tmp_path / "disk") is SharedRecipesOutcome.HIT
     assert (tmp_path / "disk" / "code" / "a").read_text() == "two"
 
 
-def copy_to_empty_disk(shared: Path, disk: Path) -> RecipeOutcome:
+def copy_to_empty_disk(shared: Path, disk: Path) -> SharedRecipesOutcome:
     """Return the outcome of a start on an empty disk."""
     given = SharedRecipesConfig(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
     config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})

@@ -17,13 +17,13 @@ import pytest
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.recipe_cache.entry import RecipeEntry
 from gaudi_runtime.contract.config import SharedRecipesConfig
-from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
+from gaudi_runtime.contract.report import SharedRecipesOutcome, SharedRecipesReport
 from gaudi_runtime.engine_protocol.engine import RecipeKey
 from gaudi_runtime.report.report_board import ReportBoard
 from tests.unit.runtime.configs import sim_config
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
-HIT, SEEDING, SEEDED, MISS = RecipeOutcome
+HIT, SEEDING, SEEDED, MISS = SharedRecipesOutcome
 LARGE = bytes(range(256)) * 4096
 
 SEEDER = """

@@ -10,7 +10,7 @@ from huggingface_hub import close_session
 
 from gaudi_runtime.artifacts.sources.fetch import RepositoryFetch, free_bytes_for_fetch
 from gaudi_runtime.artifacts.sources.hub import Hub
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.contract.report import FetchProgressReport
 from tests.support.hub_server import COMMIT, REPO, HubState, running
 from tests.unit.runtime.artifacts.sources.safetensors_file import safetensors
 
@@ -33,11 +33,11 @@ class Site:
     root: Path
     free: Callable[[Path], int] = free_bytes_for_fetch
     stop: threading.Event = field(default_factory=threading.Event)
-    listen: Callable[[FetchProgress], None] = lambda _: None
-    progress: list[FetchProgress] = field(default_factory=list)
+    listen: Callable[[FetchProgressReport], None] = lambda _: None
+    progress: list[FetchProgressReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def record(self, progress: FetchProgress) -> None:
+    def record(self, progress: FetchProgressReport) -> None:
         """Record the progress, and pass the progress to `listen`."""
         self.progress.append(progress)
         self.listen(progress)

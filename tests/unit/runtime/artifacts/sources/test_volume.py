@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.sources.snapshots import snapshot_bytes_below
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.contract.report import FetchProgressReport
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable, RuntimeStartError
 from tests.support.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import HALF, WEIGHTS, Site
@@ -90,7 +90,7 @@ def test_volume_without_file_locks_is_reported(site: Site, monkeypatch: pytest.M
 def test_lock_invisible_to_another_node_is_detected(site: Site) -> None:
     holder = site.root / "tiny--model" / "holder"
 
-    def sign(_: FetchProgress) -> None:
+    def sign(_: FetchProgressReport) -> None:
         holder.write_text("a pod of another node")
 
     site.listen = sign

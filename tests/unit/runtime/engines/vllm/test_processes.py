@@ -21,11 +21,11 @@ LEAVES = """
 import subprocess, sys
 from pathlib import Path
 from gaudi_runtime.process import exit
-from gaudi_runtime.contract.report import RuntimeFailure
+from gaudi_runtime.contract.report import RuntimeFailureReport
 exit.TERMINATION_LOG = Path(sys.argv[1])
 print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
 if sys.argv[2] != "at once":
-    exit.exit_with_failure(RuntimeFailure(reason="EngineLost", message=sys.argv[2]))
+    exit.exit_with_failure(RuntimeFailureReport(reason="EngineLost", message=sys.argv[2]))
 exit.exit_at_once()
 """
 RUNTIME = """

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.contract.report import RequestCounts
+from gaudi_runtime.contract.report import RequestCountsReport
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.guard import GuardMiddleware
 
@@ -19,7 +19,7 @@ VLLM_ERROR = (
 )
 MESSAGES_ERROR = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"a"}}\n\n'
 OUR_ERROR = b'data: {"error":{"message":"The server failed","type":"server_error","param":null,"code":null}}\n\n'
-FAILED, ANSWERED = RequestCounts(answered=1, failed=1), RequestCounts(answered=1)
+FAILED, ANSWERED = RequestCountsReport(answered=1, failed=1), RequestCountsReport(answered=1)
 
 
 class StreamingApp:
@@ -39,7 +39,7 @@ class StreamingApp:
         await send({"type": "http.response.body"})
 
 
-async def counts_of(app: ASGIApp, path: str = CHAT, received: str = "http.request") -> RequestCounts:
+async def counts_of(app: ASGIApp, path: str = CHAT, received: str = "http.request") -> RequestCountsReport:
     """Return the counts after one request whose first message has the type `received`."""
     metrics = RequestMetrics(CollectorRegistry())
 

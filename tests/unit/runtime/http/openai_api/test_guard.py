@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gaudi_runtime.contract.report import RequestCounts
+from gaudi_runtime.contract.report import RequestCountsReport
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.guard import add_guard
 from tests.unit.runtime.configs import sim_config
@@ -94,19 +94,19 @@ async def test_error_before_the_first_byte_is_a_failed_request() -> None:
     server = GuardedApp(failing_app)
     await server.client.post(GENERATING, json={})
     assert server.answered(GENERATING, 500) == 1
-    assert server.metrics.request_counts() == RequestCounts(answered=1, failed=1)
+    assert server.metrics.request_counts() == RequestCountsReport(answered=1, failed=1)
 
 
 async def test_failed_page_is_not_reported_as_a_failed_request() -> None:
     server = GuardedApp(failing_app)
     await server.client.get("/v1/models")
     assert server.answered("/v1/models", 500) == 1
-    assert server.metrics.request_counts() == RequestCounts()
+    assert server.metrics.request_counts() == RequestCountsReport()
 
 
 @pytest.mark.parametrize(("path", "running"), [(GENERATING, 1), ("/v1/models", 0)])
 async def test_only_generating_requests_are_reported_as_running(path: str, running: int) -> None:
-    seen: list[RequestCounts] = []
+    seen: list[RequestCountsReport] = []
 
     async def looks(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(server.metrics.request_counts())
@@ -121,13 +121,13 @@ async def test_truncated_answer_is_counted_once() -> None:
     server = GuardedApp(truncating_app)
     await server.client.post(GENERATING, json={})
     assert (server.answered(GENERATING, 200), server.answered(GENERATING, 500)) == (1, None)
-    assert server.metrics.request_counts() == RequestCounts(answered=1, failed=1)
+    assert server.metrics.request_counts() == RequestCountsReport(answered=1, failed=1)
 
 
 async def test_truncated_page_is_not_reported_as_a_failed_request() -> None:
     server = GuardedApp(truncating_app)
     await server.client.get("/v1/models")
-    assert server.metrics.request_counts() == RequestCounts()
+    assert server.metrics.request_counts() == RequestCountsReport()
 
 
 async def test_wrong_method_is_refused_with_the_allowed_method() -> None:

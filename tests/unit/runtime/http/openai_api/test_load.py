@@ -9,7 +9,7 @@ import openai
 import pytest
 from starlette.types import Message
 
-from gaudi_runtime.contract.report import RequestCounts
+from gaudi_runtime.contract.report import RequestCountsReport
 from gaudi_runtime.engines.sim.app import SimEventStream
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
@@ -105,7 +105,7 @@ async def test_failing_engine_is_a_server_error_and_frees_its_place() -> None:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="The simulated engine failed"):
                 await api.openai.completions.create(model="echo", prompt="abc")
-        assert api.metrics.request_counts() == RequestCounts(answered=2, failed=2)
+        assert api.metrics.request_counts() == RequestCountsReport(answered=2, failed=2)
         assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
 
 
@@ -121,7 +121,7 @@ async def test_engine_failure_ends_the_stream_with_an_error_event() -> None:
         with pytest.raises(openai.APIError, match="failed during this answer"):
             await read()
         assert texts == ["a", "b"]
-        assert api.metrics.request_counts() == RequestCounts(answered=1, failed=1)
+        assert api.metrics.request_counts() == RequestCountsReport(answered=1, failed=1)
 
 
 async def test_failed_stream_ends_with_an_error_event_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,12 +154,12 @@ async def test_request_is_reported_as_running_until_its_answer_ended() -> None:
         stream = await endless_stream(api)
         await anext(stream)
         await api.http.get("/v1/models")
-        assert api.metrics.request_counts() == RequestCounts(running=1, answered=1)
+        assert api.metrics.request_counts() == RequestCountsReport(running=1, answered=1)
         assert api.metric("gaudi_requests_running") == 1
         await stream.close()
-        await until(lambda: api.metrics.request_counts() == RequestCounts(answered=1))
+        await until(lambda: api.metrics.request_counts() == RequestCountsReport(answered=1))
 
 
 async def test_refused_request_is_not_counted_as_failed(api: Served) -> None:
     await api.http.post("/v1/completions", json={})
-    assert api.metrics.request_counts() == RequestCounts(answered=1)
+    assert api.metrics.request_counts() == RequestCountsReport(answered=1)
