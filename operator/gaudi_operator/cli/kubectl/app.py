@@ -6,7 +6,8 @@ import typer
 
 from gaudi_operator.cli.kubectl.gate import open_gate
 from gaudi_operator.cli.kubectl.learn import learn
-from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume
+from gaudi_operator.cli.kubectl.rollout import pause, restart, resume
+from gaudi_operator.cli.kubectl.rollout_history import rollout_history
 from gaudi_operator.cli.kubectl.rollout_status import rollout_status
 from gaudi_operator.cli.kubectl.status import status
 from gaudi_operator.cli.kubectl.undo import undo
@@ -39,7 +40,8 @@ def _command_group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
 app, rollout, plan = _command_group(HELP), _command_group("Manage a rollout."), _command_group("Plan buckets.")
 gate = _command_group("Readiness gates, for a cluster whose operator does not run.")
 add_version_option(app, "kubectl gaudi")
-for command in (history, undo, pause, resume, restart):
+rollout.command("history")(rollout_history)
+for command in (undo, pause, resume, restart):
     rollout.command()(command)
 rollout.command("status")(rollout_status)
 plan.command()(learn)

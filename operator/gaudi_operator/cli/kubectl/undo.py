@@ -10,13 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.api.base import dump_api_model
-from gaudi_operator.cli.kubectl.rollout import (
-    UNSAID,
-    MergePatch,
-    find_rollout_revision,
-    read_rollout_history,
-    refuse_if_paused,
-)
+from gaudi_operator.cli.kubectl.rollout import MergePatch, refuse_if_paused
+from gaudi_operator.cli.kubectl.rollout_history import UNSAID, find_rollout_revision, read_rollout_history
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError, SelectedResource, with_resource
 from gaudi_operator.core.inference import read_inference, read_inference_status
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.cli.kubectl.rollout import find_rollout_revision
+from gaudi_operator.cli.kubectl.rollout_history import find_rollout_revision
 from gaudi_operator.cli.kubectl.selected_resource import ResourceCommandError
 from gaudi_operator.cli.kubectl.undo import (
     failure_before_undo,
