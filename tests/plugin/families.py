@@ -74,8 +74,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["linear_attention", "full_attention"],
         },
     ),
-    # The layers of the large models have no embeddings of their own. The heads of all layers have one size here, because
-    # vLLM 0.26.0 and transformers 5.16.0 together cannot read a configuration with two sizes.
+    # The layers of the large models have no embeddings of their own. The heads of all layers have one size here,
+    # because vLLM 0.26.0 and transformers 5.16.0 together cannot read a configuration with two sizes.
     "gemma4_text": ("Gemma4", {**WINDOWS, "hidden_size_per_layer_input": 0, "global_head_dim": 32}),
     "gemma3_text": ("Gemma3", {**WINDOWS, "query_pre_attn_scalar": 32}),
     "gpt_oss": ("GptOss", {**WINDOWS, "num_local_experts": 4, "num_experts_per_tok": 2}),
