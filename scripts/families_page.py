@@ -16,13 +16,12 @@ from tests.plugin.families import FAMILIES
 PAGE = ROOT / "docs" / "reference" / "families.md"
 DENSE = ("llama", "qwen3")
 """Families that tests/plugin/test_engine.py runs."""
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 RESTRICTIONS = {
     "is_mixed": "`VLLM_CONTIGUOUS_PA` is switched off, because layers are of several kinds",
     "has_gated_delta_nets": "`engine.prefixCaching` is refused with vllm-gaudi below 0.30",
-    "has_experts": "with `parallelism.data` above 1, prompts must have no context",
 }
 """What each kind of layers restricts, by the field of LayerKinds."""
+JOINT = "with `parallelism.data` above 1, prompts must have no [context](../internals/planning.md#joint-batches)"
 
 
 def render_page() -> str:
@@ -39,6 +38,7 @@ def render_page() -> str:
     lines += ["| restriction | families |", "|---|---|"]
     for field, text in RESTRICTIONS.items():
         lines.append(f"| {text} | {_names(sorted(each for each in kinds if getattr(kinds[each], field)))} |")
+    lines.append(f"| {JOINT} | all with a mixture of experts |")
     return "\n".join([*lines, ""])
 
 
@@ -48,8 +48,7 @@ def _names(families: Iterable[str]) -> str:
 
 def _kinds_of_test(family: str) -> LayerKinds:
     _, fields = FAMILIES[family]
-    experts = max(fields.get(name, 0) for name in EXPERTS)
-    return find_layer_kinds(family, fields.get("layer_types", ()), experts)
+    return find_layer_kinds(family, fields.get("layer_types", ()))
 
 
 if __name__ == "__main__":
