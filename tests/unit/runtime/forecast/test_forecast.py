@@ -6,17 +6,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI3, NONE
+from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI3, NONE, card_named
 from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.catalog.models.known import known_models
-from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.catalog.models.validated import validated_models
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import (
     CaptureOrder,
     ExecutionMode,
     ParallelismConfig,
+    QuantizationMethod,
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import CONTIGUOUS_OFF, forecast
+from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, reference_with, shape_of
 
@@ -269,3 +272,20 @@ def test_any_deployment_is_forecast_or_has_a_problem(
     answer = forecast(inputs, shape_of(repository) if repository else None, CARDS[card])
     assert (answer.plan is None) == (answer.prompt is None)
     assert answer.plan or answer.problems
+
+
+def test_every_validated_model_fits_on_its_cards_in_a_validated_format() -> None:
+    failed = {}
+    for row in validated_models():
+        shape = shape_of(row.model)
+        length = min(4096, shape.max_length or 4096)
+        inputs = ForecastInputs(
+            policy=BucketPolicy(strategy=Strategy.LINEAR),
+            limits=Limits(max_model_len=length, max_num_seqs=32, max_num_batched_tokens=length),
+            execution_mode=ExecutionMode.TORCH_COMPILE,
+            parallelism=ParallelismConfig(tensor=min(row.tensor_sizes)),
+            quantization=QuantizationMethod.FP8 if "fp8" in row.datatypes and not shape.quantization else None,
+        )
+        if problems := forecast(inputs, shape, card_named(row.card)).problems:
+            failed[row.model] = problems[0].message
+    assert failed == {}
