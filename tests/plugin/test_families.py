@@ -103,7 +103,6 @@ def test_windows_are_wrong_and_cold_without_corrections(tmp_path: Path) -> None:
     worst, rounding = call_in_fork(partial(logit_gaps, checkpoint, facts["answers"]), tmp_path)
     assert worst > 4 * rounding
     assert facts["cold"] > 0
-    assert set(facts["served"]) - set(facts["warmed"])
 
 
 def test_long_prompts_of_gpt_oss_fail_without_corrections(tmp_path: Path) -> None:
