@@ -274,7 +274,7 @@ def test_any_deployment_is_forecast_or_has_a_problem(
     assert answer.plan or answer.problems
 
 
-def test_every_validated_model_fits_on_its_cards_in_a_validated_format() -> None:
+def test_every_validated_model_fits_on_its_cards() -> None:
     failed = {}
     for row in validated_models():
         shape = shape_of(row.model)
