@@ -34,8 +34,10 @@ def captures(lines: list[str]) -> list[tuple[str, int, int]]:
 async def test_two_seeds_plan_24_prompt_and_48_decode_buckets(story: tuple[WarmupReport, list[str]]) -> None:
     report, lines = story
     assert (report.prompt.planned, report.decode.planned) == (24, 48)
-    assert lines[1].startswith("Generated 24 prompt buckets [bs, query, num_blocks]: [[1, 128, 0], [1, 256, 0], ")
-    assert lines[2].startswith("Generated 48 decode buckets [bs, query, num_blocks]: [[1, 1, 128], [1, 1, 256], ")
+    assert lines[1] == "Prompt bucket config (min, step, max_warmup) bs:[1, 32, 4], query:[128, 128, 1024]"
+    assert lines[2].startswith("Decode bucket config (min, step, max_warmup) bs:[1, 128, 4], block:[128, 128, ")
+    assert lines[3].startswith("Generated 24 prompt buckets [bs, query, num_blocks]: [[1, 128, 0], [1, 256, 0], ")
+    assert lines[4].startswith("Generated 48 decode buckets [bs, query, num_blocks]: [[1, 1, 128], [1, 1, 256], ")
 
 
 async def test_seeds_000_and_002_split_the_memory_as_logged(story: tuple[WarmupReport, list[str]]) -> None:
