@@ -21,7 +21,6 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 4096,
     "initializer_range": 0.15,
     "tie_word_embeddings": False,
-    "bos_token_id": None,
 }
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64}
 WINDOWS = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}

@@ -1,14 +1,11 @@
 """The knobs that fields of a RuntimeConfig set, from the spec or from engine.settings. Pure.
 
-The knobs that typed fields set: one line for each knob that a field owns (docs/reference/knobs.md).
+Each knob that a typed field owns has one line (docs/reference/knobs.md). A value is a bool, a number, a text or several
+texts, as the engine reads it; None if the engine gets no value. A test compares the names with the rows of table.csv
+that a field owns and an engine reads.
 
-A value is a bool, a number, a text or several texts, as the engine reads it; None if the engine gets no value. A test
-compares the names with the rows of table.csv that a field owns and an engine reads.
-
-The entries of engine.settings that a RuntimeConfig has as fields. Pure.
-
-Plan and warm-up depend on these knobs, so the runtime reads typed fields, and the plan hash contains them. The script
-of the sim engine is another field.
+Some entries of engine.settings are fields too, because plan and warm-up depend on these knobs: the runtime reads typed
+fields, and the plan hash contains them. The script of the sim engine is another field.
 """
 
 import json

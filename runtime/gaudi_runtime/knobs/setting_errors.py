@@ -1,11 +1,8 @@
-"""The checks of a user's settings of the engine and of its buckets (docs/reference/knobs.md).
+"""The checks of a user's settings of the engine and of its buckets (docs/reference/knobs.md). Pure.
 
-The checks of a user's engine settings. Each error is one sentence with the remedy (docs/reference/knobs.md).
-
-The checks find rejected entries in engine.settings, wrong engine.extraArgs, unknown names, and valid settings without
-an effect.
-
-The range settings of a bucket policy that a strategy ignores (docs/internals/planning.md, Ranges).
+Each error is one sentence with the remedy. The checks find rejected entries in engine.settings, wrong engine.extraArgs,
+unknown names, valid settings without an effect, and range settings that a strategy ignores
+(docs/internals/planning.md, Ranges).
 """
 
 import re

@@ -1,12 +1,10 @@
-"""The table of all knobs of the engine (docs/reference/knobs.md), and the conversion of their values.
-
-The table of all knobs of the engine (docs/reference/knobs.md), read from table.csv in this folder.
+"""The table of all knobs of the engine (table.csv, docs/reference/knobs.md), and the conversion of their values.
 
 Names, defaults and ranges come from vLLM 0.26 and 0.30, from vllm-gaudi (main, August 2026) and from the reference
 logs. The descriptions are written for this project. Arguments are the arguments of the supported releases
 (catalog/release_pairs.py). A test compares the table, the fields of the API and the page docs/reference/knobs.md.
 
-The conversion of a user's values of knobs to the words that the engine reads, by type and range.
+Values of a user are converted to the words that the engine reads, by type and range.
 """
 
 import csv

@@ -20,7 +20,7 @@ def add_joint_buckets(plan: BucketPlan, limits: Limits, max_buckets: int) -> Buc
     """
     if not limits.joint_batches:
         return plan
-    prompt, decode = close_under_maximum(plan.prompt), close_under_maximum(plan.decode)
+    prompt, decode = (close_under_maximum(buckets, max_buckets) for buckets in (plan.prompt, plan.decode))
     if max(len(prompt), len(decode)) > max_buckets:
         raise PlanImpossible(
             f"with joint batches of several engine cores, the plan has more than {max_buckets} buckets of a phase. "
@@ -29,11 +29,11 @@ def add_joint_buckets(plan: BucketPlan, limits: Limits, max_buckets: int) -> Buc
     return replace(plan, prompt=prompt, decode=decode)
 
 
-def close_under_maximum(buckets: Iterable[Bucket]) -> tuple[Bucket, ...]:
-    """Return the buckets and all their largest common buckets, sorted. The maximum is taken in each dimension."""
+def close_under_maximum(buckets: Iterable[Bucket], max_buckets: int) -> tuple[Bucket, ...]:
+    """Return the buckets and the maxima of all of them in each dimension, sorted. End early above `max_buckets`."""
     found = {*buckets}
     new = found
-    while new:
+    while new and len(found) <= max_buckets:
         new = {Bucket(*map(max, left, right)) for left in new for right in found} - found
         found |= new
     return tuple(sorted(found))

@@ -1,11 +1,8 @@
 """The rules for the revisions and children of a resource: its class, and folders of nodes.
 
-The rules for the revisions and children of a resource: folders of nodes that the installation allows, and limits.
-
-The rules apply to every revision that is about to run: new, rolled back to, or scaled up. The API server checks
-the fields of the pods (charts/gaudi-operator/templates/operator-policy.yaml).
-
-The limits of a GaudiInferenceClass, checked on what the operator renders (docs/how-to/classes.md).
+The rules apply to every revision that is about to run: new, rolled back to, or scaled up. They are checked on what the
+operator renders (docs/how-to/classes.md). The API server checks the fields of the pods
+(charts/gaudi-operator/templates/operator-policy.yaml).
 
 Each row of LIMITS and PERMISSIONS is one rule: a limit of the class, the values that the limit applies to, and the
 comparison. The values come from the inputs and pod templates of a revision, and from the rendered Service,

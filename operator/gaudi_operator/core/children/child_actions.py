@@ -1,13 +1,11 @@
 """The desired children of a resource, their garbage, and their writes and deletions in order.
 
-The desired children of a resource, and their writes and deletions in order.
-
 ControllerRevisions are written first, so that no rendered template or failure is lost. A workload is written after the
 objects that its pods mount. A new workload precedes the others. If the API server refuses its pod template, no other
 workload has been scaled down for it. The recipe PVC and its ConfigMap are handled separately. The PVC exists while the
 spec requests it or a running revision mounts it. The PVC is written last.
 
-Garbage among the children: unused workloads, old revisions, and ConfigMaps that no pod reads.
+Garbage is unused workloads, old revisions, and ConfigMaps that no pod reads.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,17 +1,12 @@
 """The judgement of readiness gates: when a gate opens and when it closes.
 
-The judgement of readiness gates: when a gate opens and when it closes.
-
 A gate opens if a report meets the thresholds. It closes only if a report or the kubelet shows a reason. It does not
 change while a pod is unreachable, a report is late or unreadable, or the operator is down.
 
-The recompilation limit: gates close while requests wait for compiles (docs/reference/conditions.md).
-
-A gate closes after more than readiness.maxRecentRecompiles recompilations within five minutes. It opens after five
-minutes without a recompilation. Between these limits the gate does not change. The condition records why the gate is
-closed, so that a later leader can continue.
-
-At least the promised number of pods keeps serving, even if these pods recompile.
+A gate also closes after more than readiness.maxRecentRecompiles recompilations within five minutes, because requests
+wait for compiles. It opens after five minutes without a recompilation. Between these limits the gate does not change.
+The condition records why the gate is closed, so that a later leader can continue (docs/reference/conditions.md). At
+least the promised number of pods keeps serving, even if these pods recompile.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

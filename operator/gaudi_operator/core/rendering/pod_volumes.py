@@ -1,14 +1,8 @@
 """The volumes of a pod and their mounts: model files, shared recipes, and volumes of the spec.
 
-The volumes of a pod and their mounts.
-
-The model files of a pod: folders of the checkpoint and adapters, and repositories that the runtime fetches.
-
-See docs/how-to/model-sources.md.
-
-The volume on which pods share compiled recipes (docs/how-to/recipe-cache.md).
-
-This module builds the PVC, and the ConfigMap that lists the revisions that may still run.
+Model files are folders of the checkpoint and adapters, and repositories that the runtime fetches
+(docs/how-to/model-sources.md). For shared recipes, this module also builds the PVC, and the ConfigMap that lists the
+revisions that may still run (docs/how-to/recipe-cache.md).
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,8 @@
-"""The RuntimeConfig of a spec's pods: how they execute the model, and the limits of the plan.
+"""The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
 
-The RuntimeConfig of a spec's pods, its ConfigMap, and the limits of its bucket plan.
-
+The configuration says how pods execute the model: on a card or a CPU, in which mode, and whether they capture graphs.
 The ConfigMap is immutable and its name contains a hash of its content. Therefore the configuration of a running pod
 never changes.
-
-The way in which pods execute the model: on a card or a CPU, in which mode, and whether they capture graphs.
 """
 
 from posixpath import basename, join, normpath

@@ -1,14 +1,12 @@
 """The revision that the spec requests, and the revision to run (docs/how-to/revisions.md).
 
-The revision to run: the desired revision or, if it failed, the last good revision (docs/how-to/revisions.md).
+The spec requests a stored or new revision. The revision to run is this one or, if it failed, the last good revision.
 
 A revision can fail only during its rollout, and only if there is a good revision for a rollback. The ControllerRevision
 stores the failure, so that the revision is not retried until a user requests it.
 
 A new revision is on trial until its first pod, the canary, has kept its gate open for the time that the spec sets. The
 next pod starts after the trial.
-
-The revision that the spec requests, which is a stored or new revision (docs/how-to/revisions.md).
 """
 
 from collections.abc import Collection, Iterable

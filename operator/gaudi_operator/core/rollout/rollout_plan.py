@@ -1,13 +1,9 @@
-"""The rollout in one reconcile: the revision to run, room for its pods, and the next step.
+"""The rollout in one reconcile: the revision to run, room for its pods, the next step, and the worst problem.
 
-The rollout in one reconcile: selects the revision to run, plans the next step and finds the worst problem.
-
-Room for a surge: whether new pods fit next to the old pods, and what the rollout does if they do not fit.
-
-See docs/how-to/revisions.md, Clusters without a free card.
-
-Only the scheduler and quotas decide whether there is room. The ReplicaSet of the new revision stores the reason for
-replacement in place until the rollout is complete. A later leader can therefore continue the replacement.
+If new pods do not fit next to the old pods, the rollout replaces pods in place (docs/how-to/revisions.md, Clusters
+without a free card). Only the scheduler and quotas decide whether there is room. The ReplicaSet of the new revision
+stores the reason for replacement in place until the rollout is complete. A later leader can therefore continue the
+replacement.
 """
 
 import json

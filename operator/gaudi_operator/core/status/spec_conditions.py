@@ -1,10 +1,7 @@
 """The conditions about the spec of a resource: its plan, its settings and its class.
 
-The conditions about the plan and the settings of a spec: PlanAccepted, BucketCoverage and others.
-
-See docs/reference/conditions.md. The message of PlanAccepted contains the reported costs of the plan.
-
-The conditions about the class of a resource: ClassApplied and ReplicasLimited (docs/how-to/classes.md).
+See docs/reference/conditions.md and docs/how-to/classes.md. The message of PlanAccepted contains the reported costs of
+the plan.
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,7 @@
 """The figures in the status: the plan, captured graphs, warm-up progress, recompilations and shared recipes.
 
-The figures in the status: captured graphs, warm-up progress and recompilations.
-
-The recipe cache in the status: the effect of shared recipes on the pods of the current revision.
-
-The plan in the status (status.plan): the figures that a pod of the current revision has reported.
-
-Before the first report there are no figures. spec_conditions.py judges the plan.
+The figures of the plan and of shared recipes are those that pods of the current revision have reported. Before the
+first report there are none. spec_conditions.py judges the plan.
 """
 
 from collections import Counter

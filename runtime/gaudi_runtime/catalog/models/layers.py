@@ -15,6 +15,8 @@ from gaudi_runtime.errors import ModelUnreadable
 LayerReader = Callable[[ConfigValues, int, int], LayerShape]
 """Reads layer `index` of a model with a hidden size."""
 
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""The fields of config.json that may have the number of routed experts of a layer."""
 SLIDING = "sliding_attention"
 FULL = "full_attention"
 RECURRENT = ("linear_attention", "mamba")
@@ -45,7 +47,7 @@ def _is_windowed(values: ConfigValues, index: int) -> bool:
 
 
 def _with_feed_forward(values: ConfigValues, index: int, layer: LayerShape) -> LayerShape:
-    count = values.first_integer("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+    count = values.first_integer(*EXPERT_COUNTS)
     width = 3 * values.first_integer("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", default=1)
     step = values.first_integer("interleave_moe_layer_step", "decoder_sparse_step", default=1)
     if not count or index < values.integer("first_k_dense_replace", 0, low=0) or (index + 1) % step:

@@ -20,7 +20,6 @@ from starlette.types import ASGIApp
 from gaudi_runtime.buckets.bucket import Bucket, bucket_weight
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.buckets.kv_blocks import DeviceBlocks
-from gaudi_runtime.catalog.layer_types import refused_settings
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engine_protocol.engine import DeviceMemory, EngineLoad, Progress
@@ -28,7 +27,6 @@ from gaudi_runtime.engine_protocol.group import OtherPods
 from gaudi_runtime.engines.host_cpu import host_cpu_thread_count
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.ignored_fields import IGNORED, ignored_default_notes
-from gaudi_runtime.engines.vllm.layer_kinds import read_layer_kinds
 from gaudi_runtime.engines.vllm.memory import CpuBudget
 from gaudi_runtime.engines.vllm.processes import VllmProcesses
 from gaudi_runtime.engines.vllm.ranks import (
@@ -101,8 +99,6 @@ class VllmEngine(VllmProcesses):
             os.environ.setdefault(
                 "OMP_NUM_THREADS", str(host_cpu_thread_count(self._memory.weight_bytes(), usable_cores()))
             )
-        if self._config.engine.device != "cpu":
-            self._refuse_settings()
         other_pods = self._other_pods
         leader = other_pods.start(progress) if other_pods else None
         check = other_pods.raise_if_failed if other_pods else lambda: None
@@ -117,13 +113,6 @@ class VllmEngine(VllmProcesses):
             # The caller does not close an engine that failed to load, so end vLLM's processes here.
             self._end_processes()
             raise
-
-    def _refuse_settings(self) -> None:
-        """Raise ConfigError for settings that this model excludes."""
-        kinds = read_layer_kinds(self._config.model.path)
-        reasons = refused_settings(kinds, self._config.limits, caches_states=self._caches_states)
-        if sentences := " ".join(reasons):
-            raise ConfigError(sentences)
 
     def _inspect_workers(self) -> None:
         descriptions = self._call_ranks("describe")

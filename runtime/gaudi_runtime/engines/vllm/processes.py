@@ -24,7 +24,6 @@ class VllmProcesses:
         releases = read_installed_releases(uses_cards=config.engine.device == "hpu")
         check_release(releases)
         self._release_support = releases.describe_support()
-        self._caches_states = releases.caches_states
         self._attention = fused_attention(config, os.environ, can_tile=releases.tiles_queries)
         if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
             raise ConfigError("limits.stepsByTokens must be true on a CPU, because vLLM's steps are planned by tokens.")
