@@ -58,7 +58,7 @@ def test_settings_that_a_model_excludes_are_refused(
     assert str(refused.value).endswith(remedy)
 
 
-def test_variable_of_a_user_is_kept_for_layers_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_variable_is_kept_for_layers_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "VLLM_CONTIGUOUS_PA": "false"})
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
     adjust_to_model(vllm_config(model={"path": str(tmp_path)}))
