@@ -6,7 +6,7 @@ The last line of the output is the result as JSON.
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module, util
 from typing import Any
 
@@ -16,15 +16,20 @@ from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 TRIAL_SECONDS = 300
 
 
-def run_import_trial(command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
-    """Run an import trial of the doctor; return its error (empty on success) and its result.
+def run_import_trial(
+    command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS, environment: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Run a trial in a separate process; return its error (empty on success) and its result.
 
-    The trial is killed if it has not ended after `timeout_seconds`.
+    The trial is killed if it has not ended after `timeout_seconds`. Without an `environment`, it inherits the variables
+    of this process.
     """
     try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+        process = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout_seconds, check=False
+        )
     except subprocess.TimeoutExpired:
-        return f"the import did not end within {timeout_seconds:g} s", {}
+        return f"it did not end within {timeout_seconds:g} s", {}
     if process.returncode:
         return _error_line(process), {}
     # Parse only the last line, because libraries may print other lines before it.

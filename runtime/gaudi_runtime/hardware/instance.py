@@ -24,8 +24,8 @@ ANSWER_SECONDS = 60.0
 LOG_LINES = 60
 
 
-class InstanceFailed(Exception):
-    """The error that the instance of a hardware trial ended or cannot serve. The message is a sentence."""
+class TrialEnded(Exception):
+    """The error that ends a hardware trial early. The message is a sentence."""
 
 
 class Instance:
@@ -67,7 +67,7 @@ class Instance:
     async def wait_until_serving(self, notify: Callable[[str], None]) -> ReportInstanceStart:
         """Poll the probes, the model port and the report until the instance serves. Return the facts of its start.
 
-        `notify` is called with each new phase. Raises InstanceFailed.
+        `notify` is called with each new phase. Raises TrialEnded.
         """
         start = time.monotonic()
         last_poll_time, poll_count, early_polls = start, 0, []
@@ -84,9 +84,7 @@ class Instance:
                     notify(f"{self.name}: {report.phase}, {report.prompt.planned + report.decode.planned} buckets")
                 phase_seconds[report.phase] += now - last_poll_time
                 if report.failure:
-                    raise InstanceFailed(
-                        f"The instance cannot serve ({report.failure.reason}): {report.failure.message}"
-                    )
+                    raise TrialEnded(f"The instance cannot serve ({report.failure.reason}): {report.failure.message}")
                 if report.phase is Phase.SERVING and is_ready:
                     break
                 if (is_ready or is_open) and report.phase is not Phase.SERVING:
@@ -94,7 +92,7 @@ class Instance:
                         ReportStartPoll(seconds=now - start, ready=is_ready, open=is_open, phase=report.phase)
                     )
             if self._process.returncode is not None:
-                raise InstanceFailed(f"The process of the instance ended with exit code {self._process.returncode}.")
+                raise TrialEnded(f"The process of the instance ended with exit code {self._process.returncode}.")
             last_poll_time = now
             await asyncio.sleep(POLL_SECONDS)
         del phase_seconds[Phase.SERVING]
@@ -109,14 +107,14 @@ class Instance:
         )
 
     async def read_report(self) -> WarmupReport:
-        """Return the current report of the instance. Raises InstanceFailed."""
+        """Return the current report of the instance. Raises TrialEnded."""
         report = await self._try_read_report()
         if report is None:
-            raise InstanceFailed("The status port of the instance does not answer.")
+            raise TrialEnded("The status port of the instance does not answer.")
         return report
 
     async def wait_for_stable_counts(self, settle_seconds: float) -> WarmupReport:
-        """Wait until the counts stay unchanged for `settle_seconds`, and return the report. Raises InstanceFailed."""
+        """Wait until the counts stay unchanged for `settle_seconds`, and return the report. Raises TrialEnded."""
         report = await self.read_report()
         while True:
             await asyncio.sleep(settle_seconds)

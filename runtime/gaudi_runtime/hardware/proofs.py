@@ -12,7 +12,10 @@ from gaudi_runtime.hardware.report import (
     ReportProofOutcome,
     ReportTrialTraffic,
 )
-from gaudi_runtime.units import plural
+from gaudi_runtime.units import format_bytes, plural
+
+ALLOWED_DIFFERENCE = 0.1
+"""The allowed difference between an allocation and the fall of the free memory. A card allocates whole pages."""
 
 Verdict = tuple[bool | None, str]
 """True, false or None (not tried), and a sentence with the figures."""
@@ -39,6 +42,39 @@ def _check_doctor(facts: HardwareReport) -> Verdict:
     """Check that no row of the doctor failed."""
     failed_rows = [f"{row.topic}: {row.found}" for row in facts.doctor if row.state == "fail"]
     return not failed_rows, "; ".join(failed_rows) or f"{plural(len(facts.doctor), 'row')}, none failed."
+
+
+def _check_metric(facts: HardwareReport) -> Verdict:
+    """Check that the bridge counts the recipe of a new size."""
+    if facts.card is None:
+        return None, "No card was tried."
+    if not facts.card.recipes:
+        return False, "The bridge counts no recipe for a new size, so recompilations cannot be seen."
+    return True, f"The bridge counted {plural(facts.card.recipes, 'recipe')} for a new size."
+
+
+def _check_free_memory(facts: HardwareReport) -> Verdict:
+    """Check that an allocation lowers the free memory of the card by its size."""
+    if facts.card is None:
+        return None, "No card was tried."
+    allocated, lowered = facts.card.allocated, facts.card.lowered
+    figures = f"An allocation of {format_bytes(allocated)} lowered the free memory by {format_bytes(lowered)}"
+    if abs(lowered - allocated) > allocated * ALLOWED_DIFFERENCE:
+        return False, f"{figures}, so the memory for graphs cannot be measured."
+    return True, f"{figures}."
+
+
+def _check_recipe_reuse(facts: HardwareReport) -> Verdict:
+    """Check that the captures of the small start use the recipes of its compilations."""
+    report = facts.small_start.report if facts.small_start else None
+    if report is None or not report.prompt.captured + report.decode.captured:
+        return None, "No graph was captured by a small instance."
+    again = sum(times.recipes for times in report.served.compile_times if times.stage == "capture")
+    captured_count = report.prompt.captured + report.decode.captured
+    figures = f"{plural(captured_count, 'capture')} compiled {plural(again, 'recipe')}"
+    if again:
+        return False, f"{figures} again, so warm-up takes twice as long."
+    return True, f"{figures}."
 
 
 def _check_gate(facts: HardwareReport) -> Verdict:
@@ -182,12 +218,24 @@ def _check_answers(facts: HardwareReport) -> Verdict:
     return alike, f"Two instances with the same plan give {'the same' if alike else 'different'} greedy answers."
 
 
+def find_reason_to_end(facts: HardwareReport) -> str | None:
+    """Return the evidence of the first early proof that failed; None if the trial can go on.
+
+    The early proofs need minutes. After one of them has failed, a complete start would only waste hours.
+    """
+    verdicts = [RULES[name](facts) for name in EARLY_PROOFS]
+    return next((evidence for proven, evidence in verdicts if proven is False), None)
+
+
 def _format_start_count(facts: HardwareReport) -> str:
     return plural(len(facts.starts), "start")
 
 
 RULES: dict[str, Callable[[HardwareReport], Verdict]] = {
     "machine": _check_doctor,
+    "compile metric": _check_metric,
+    "free memory": _check_free_memory,
+    "recipe reuse": _check_recipe_reuse,
     "gate": _check_gate,
     "graphs": _check_graphs,
     "no cold shape, no recompile": _check_serving,
@@ -195,3 +243,4 @@ RULES: dict[str, Callable[[HardwareReport], Verdict]] = {
     "recipes": _check_recipes,
     "answers": _check_answers,
 }
+EARLY_PROOFS = ("compile metric", "free memory", "recipe reuse")

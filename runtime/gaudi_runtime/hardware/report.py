@@ -90,6 +90,14 @@ class ReportInstanceStart(TolerantModel):
     traffic: ReportTrialTraffic | None = Field(None, description="The requests to this instance.")
 
 
+class ReportCardTrial(TolerantModel):
+    """The trial of one card before a model is loaded. Memory is in bytes."""
+
+    recipes: int = Field(description="The recipes that the bridge counted for one new size.")
+    allocated: int
+    lowered: int = Field(description="How far the allocation lowered the free memory of the card.")
+
+
 class HardwareReport(TolerantModel):
     """The report of one hardware trial: facts, values and proofs."""
 
@@ -101,6 +109,8 @@ class HardwareReport(TolerantModel):
     cards: tuple[str, ...] = ()
     doctor: tuple[ReportFinding, ...] = ()
     config: RuntimeConfig
+    card: ReportCardTrial | None = None
+    small_start: ReportInstanceStart | None = Field(None, description="A start with few buckets before all others.")
     starts: tuple[ReportInstanceStart, ...] = ()
     answers_alike: bool | None = Field(
         None, description="Whether two instances with the same plan give the same answers to greedy requests."

@@ -18,9 +18,10 @@ from gaudi_runtime.contract.report import (
     SkippedBucketReport,
     WarmupReport,
 )
-from gaudi_runtime.hardware.proofs import evaluate_proofs
+from gaudi_runtime.hardware.proofs import evaluate_proofs, find_reason_to_end
 from gaudi_runtime.hardware.report import (
     HardwareReport,
+    ReportCardTrial,
     ReportFinding,
     ReportInstanceStart,
     ReportProofOutcome,
@@ -63,6 +64,8 @@ def facts(**fields: Any) -> HardwareReport:
         "pair": "",
         "config": config,
         "doctor": (ReportFinding(topic="torch", state="ok", found="2.11.0"),),
+        "card": ReportCardTrial(recipes=1, allocated=1 << 30, lowered=(1 << 30) + 4096),
+        "small_start": start("small"),
         "starts": (start(), start("second")),
         "answers_alike": True,
     }
@@ -82,13 +85,43 @@ def test_complete_trial_proves_everything() -> None:
 
 
 def test_proofs_of_a_trial_without_starts_are_not_tried() -> None:
-    tried = evaluate_proofs(facts(starts=(), answers_alike=None))
+    tried = evaluate_proofs(facts(card=None, small_start=None, starts=(), answers_alike=None))
     assert {each.outcome for each in tried if each.name != "machine"} == {ReportProofOutcome.NOT_TRIED}
 
 
 def test_failed_doctor_finding_disproves_the_machine() -> None:
     found = (ReportFinding(topic="device", state="fail", found="no Gaudi card"),)
     assert outcome("machine", doctor=found) is ReportProofOutcome.DISPROVEN
+
+
+AGAIN = ServedTrafficReport(
+    compile_times=(WARM, CompileTimes(stage="capture", recipes=8, seconds=9.0, counts=(0, 0, 0, 0, 0, 0, 8, 0, 0, 0)))
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (
+            {"card": ReportCardTrial(recipes=0, allocated=1 << 30, lowered=1 << 30)},
+            "The bridge counts no recipe for a new size, so recompilations cannot be seen.",
+        ),
+        (
+            {"card": ReportCardTrial(recipes=1, allocated=1 << 30, lowered=0)},
+            "An allocation of 1 GiB lowered the free memory by 0 B, so the memory for graphs cannot be measured.",
+        ),
+        (
+            {"small_start": start("small", report=report(served=AGAIN))},
+            "8 captures compiled 8 recipes again, so warm-up takes twice as long.",
+        ),
+    ],
+)
+def test_faulty_card_ends_the_trial_early(found: dict[str, Any], sentence: str) -> None:
+    assert find_reason_to_end(facts(**found)) == sentence
+
+
+def test_trial_without_a_fault_goes_on() -> None:
+    assert find_reason_to_end(facts()) is None
 
 
 def test_port_open_before_serving_disproves_the_gate() -> None:

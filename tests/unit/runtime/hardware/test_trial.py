@@ -1,14 +1,16 @@
 """A complete trial with real processes of the simulation."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.doctor.facts import DoctorFacts, ImageFacts, MachineFacts, PackageFacts
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.hardware.report import HardwareReport, ReportProofOutcome
+from gaudi_runtime.hardware.report import HardwareReport, ReportCardTrial, ReportProofOutcome
 from gaudi_runtime.hardware.trial import run_machine_trial
 from tests.unit.runtime.configs import GIB, sim_config
 
@@ -42,6 +44,32 @@ async def test_trial_of_a_working_machine_proves_all_except_the_bridge(tmp_path:
         ("exponential", Strategy.EXPONENTIAL),
         ("optimal", Strategy.OPTIMAL),
     ]
+
+
+GOOD_CARD = ReportCardTrial(recipes=1, allocated=GIB, lowered=GIB)
+
+
+async def run_card_trial(card: ReportCardTrial, folder: Path, **script: Any) -> HardwareReport:
+    """Try a configuration for cards with the simulation. `card` is what the trial of a card finds."""
+    config = sim_config(script)
+    on_card = config.model_copy(update={"engine": config.engine.model_copy(update={"device": "hpu"})})
+    return await run_machine_trial(on_card, folder, ignore, cpu_facts, 1.5, try_card=lambda *_: card)
+
+
+async def test_faulty_card_ends_trial_before_any_instance(tmp_path: Path) -> None:
+    report = await run_card_trial(ReportCardTrial(recipes=0, allocated=GIB, lowered=GIB), tmp_path)
+    assert report.ended == "The bridge counts no recipe for a new size, so recompilations cannot be seen."
+    assert (report.card is not None, report.small_start, report.starts) == (True, None, ())
+
+
+async def test_small_instance_has_few_buckets_and_starts_first(tmp_path: Path) -> None:
+    # The first bucket of the whole plan with this position crashes its instance. The small plan has fewer buckets.
+    report = await run_card_trial(GOOD_CARD, tmp_path, crashAtBucket="decode:5")
+    assert report.ended is not None
+    assert report.starts == ()
+    assert report.small_start is not None
+    assert report.small_start.report.phase is Phase.SERVING
+    assert report.small_start.report.decode.planned < 5
 
 
 async def test_instance_that_cannot_start_ends_trial_with_its_message(tmp_path: Path) -> None:

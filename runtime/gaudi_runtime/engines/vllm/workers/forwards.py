@@ -88,6 +88,7 @@ class ForwardObserver:
         self._prompt_lookups: list[tuple[int, int, int]] = []
         self._decode_lookups: list[tuple[int, int]] = []
         self._verified_sequences: int | None = None
+        self._called: set[str] = set()
         self._plugin_execute, runner._execute_model_generic = runner._execute_model_generic, self._execute_forward
         if (sample := getattr(runner, "_run_sampling", None)) is not None:
             self._plugin_sample, runner._run_sampling = sample, self._run_sampling
@@ -103,6 +104,12 @@ class ForwardObserver:
     def reset_current_shape(self) -> None:
         """Forget the shape of the last forward, because the next forward may not call the shape check."""
         self._current = None
+
+    def find_uncalled(self, phase: str) -> list[str]:
+        """Return the wrapped methods that the plugin has not called so far, although batches of `phase` ran."""
+        lookup = "find_prompt_bucket" if phase == BucketPhase.PROMPT else "find_decode_bucket"
+        sampling = ("_run_sampling",) if hasattr(self._runner, "_run_sampling") else ()
+        return [name for name in ("_check_config", lookup, *sampling) if name not in self._called]
 
     def record_graph_use(self, uses_graph: bool) -> None:
         """Record whether the current forward uses a graph."""
@@ -164,6 +171,7 @@ class ForwardObserver:
         pad_to: int | None = None,
         logits_requests: Any = None,
     ) -> Any:
+        self._called.add("_run_sampling")
         with self._measure(StepPart.SAMPLER):
             answer = self._plugin_sample(batch_changed, logits_device, request_ids, pad_to, logits_requests)
             if self._part:
@@ -230,6 +238,7 @@ class ForwardObserver:
     def _check_config(
         self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: Any, warmup_mode: bool
     ) -> None:
+        self._called.add("_check_config")
         is_prompt = bool(attn_metadata.is_prompt)
         # For a prompt, the plugin passes the context blocks of the whole batch. Divide by the batch size to get the
         # blocks of one row.
@@ -254,12 +263,14 @@ class ForwardObserver:
         return bool(self._plugin_can_merge(batch, prompt)) and self._found_bucket in self._manager.prompt_buckets
 
     def _find_prompt_bucket(self, batch_size: int, seq_len: int, ctx: int = 0) -> Any:
+        self._called.add("find_prompt_bucket")
         # JSON does not support the numbers of numpy.
         self._prompt_lookups.append((int(batch_size), int(seq_len), int(ctx)))
         self._found_bucket = self._plugin_find_prompt(batch_size, seq_len, ctx)
         return self._found_bucket
 
     def _find_decode_bucket(self, batch_size: int, num_blocks: int, *seeds: bool, **options: Any) -> Any:
+        self._called.add("find_decode_bucket")
         self._decode_lookups.append((int(batch_size), int(num_blocks)))
         bucket = self._plugin_find_decode(batch_size, num_blocks, *seeds, **options)
         if seeds:

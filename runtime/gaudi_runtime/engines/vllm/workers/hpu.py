@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+from gaudi_runtime.catalog.release_pairs import RELEASES
 from gaudi_runtime.contract.base import capitalize_contract_word
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket
@@ -33,6 +34,7 @@ from gaudi_runtime.engines.vllm.workers.forwards import ColdShape, FixedBuckets,
 from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row
 from gaudi_runtime.engines.vllm.workers.speculative import draft_tokens
 from gaudi_runtime.engines.vllm.workers.vision import VisionTower
+from gaudi_runtime.errors import EngineUnsupported
 from gaudi_runtime.traffic.serving_histogram import SERVING
 
 log = logging.getLogger(__name__)
@@ -56,15 +58,17 @@ class HpuVerbs:
         fail_on_cold_shapes: bool = False,
         leave_note: Callable[[str], None] = lambda _: None,
         run_vision: bool = False,
+        samples: bool = True,
     ) -> None:
         """Create the calls. `leave_note` writes an error of this rank for the leader.
 
-        With `run_vision`, the warm-up runs the vision tower instead of only compiling it. Raises a
-        RuntimeStartError if this plugin is not supported.
+        `samples` is False for a rank of a pipeline stage that is not the last, because it samples no tokens. With
+        `run_vision`, the warm-up runs the vision tower instead of only compiling it. Raises a RuntimeStartError if this
+        plugin is not supported.
         """
         self._leave_note = leave_note
         self._runner, self._bridge, self._configured_mode = runner, bridge, configured_mode
-        self._fail_on_cold_shapes = fail_on_cold_shapes
+        self._fail_on_cold_shapes, self._samples = fail_on_cold_shapes, samples
         self._capabilities = find_capabilities(runner, bridge)
         mode = self._capabilities.mode
         compiled = bridge.compiled
@@ -301,6 +305,7 @@ class HpuVerbs:
         try:
             for forward in forwards:
                 graphs.append(execute(forward))
+                self._refuse_unobserved(phase)
                 ran_shapes += self._unexpected_shapes(shape)
         except RuntimeError as error:
             # Check the text of the error, because the bridge raises a plain RuntimeError for every fault.
@@ -314,6 +319,16 @@ class HpuVerbs:
             # Skip the bucket and report it. One such bucket must not stop the start of the server.
             return BucketOutcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_shapes[0]}. {REPORT}")
         return BucketOutcome(bytes=max(0, free_before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
+
+    def _refuse_unobserved(self, phase: str) -> None:
+        """Raise EngineUnsupported if the plugin ran a batch without the methods that this runtime observes."""
+        for name in self._forwards.find_uncalled(phase):
+            # With pipeline parallelism, only the ranks of the last stage sample tokens.
+            if name != "_run_sampling" or self._samples:
+                raise EngineUnsupported(
+                    f"vllm-gaudi ran a {phase} bucket without a call of {name}, so this runtime cannot observe which "
+                    f"graphs run. This runtime supports {RELEASES}. Use an image with these releases."
+                )
 
     def _unexpected_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return a list with the shape that ran if it differs from `shape`; otherwise an empty list."""

@@ -64,6 +64,8 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         )
         # Use the plugin's setting. Release 0.26.0 does not have the setting, so the default is False.
         run_vision = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
+        # The ranks of the last pipeline stage are the last ranks.
+        samples = self.rank >= config.world_size - config.tensor_parallel_size
         runner, bridge = self.model_runner, open_bridge()
         correct_plugin(runner)
         missing = find_degradations(runner, (*SAMPLER, *CORRECTED))
@@ -71,4 +73,4 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
             SamplerForms(runner, bridge.mark_step)
         if not find_degradations(runner, GUIDED):
             GuidedSampling(runner, bridge.mark_step)
-        return HpuVerbs(runner, bridge, mode, settings.fail_on_cold_shapes, leave_note, run_vision)
+        return HpuVerbs(runner, bridge, mode, settings.fail_on_cold_shapes, leave_note, run_vision, samples)

@@ -67,4 +67,4 @@ def current_device() -> int:
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Return the free and the total memory in bytes."""
-    return MEMORY.free, MEMORY.total
+    return MEMORY.total if "hides-free-memory" in metrics.FAULTS else MEMORY.free, MEMORY.total

@@ -373,10 +373,14 @@ def _run_dummies(runner: Any, card: Card, step: Any) -> None:
 
 
 def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode: tuple[int, int, int] | None) -> None:
-    """Run one forward: check its shape, and capture a graph of a new shape if the runner uses graphs for it."""
+    """Run one forward and sample. Check its shape, and capture a graph of a new shape if the runner uses graphs."""
     shape = prompt or decode
     assert shape is not None
     size, query, blocks = shape
+    if prompt:
+        runner.bucketing_manager.find_prompt_bucket(size, query, blocks)
+    else:
+        runner.bucketing_manager.find_decode_bucket(size, blocks)
     tokens = size * query
     metadata = SimpleNamespace(is_prompt=prompt is not None, tokens=tokens)
     card.log.append(f"_prepare_dummy_scenario({prompt}, {decode}){' compile-only' if card.compile_only else ''}")
@@ -387,3 +391,6 @@ def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode:
         card.graphs.add(shape)
         card.running += card.per_prompt_token * tokens if prompt else card.per_decode_graph
         card.log[-1] += " -> graph"
+    # In other releases, this method may have another name.
+    if hasattr(runner, "_run_sampling"):
+        runner._run_sampling(False, lambda: None, ())

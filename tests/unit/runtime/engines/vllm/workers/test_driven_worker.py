@@ -24,7 +24,7 @@ SEED = 7
 CONFIG = {
     "vllm_config": SimpleNamespace(
         model_config=SimpleNamespace(seed=SEED, max_model_len=1024),
-        parallel_config=SimpleNamespace(data_parallel_index=0, world_size=2),
+        parallel_config=SimpleNamespace(data_parallel_index=0, world_size=2, tensor_parallel_size=2),
         cache_config=SimpleNamespace(enable_prefix_caching=False),
         scheduler_config=SimpleNamespace(max_num_seqs=4),
     ),

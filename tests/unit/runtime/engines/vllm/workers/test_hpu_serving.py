@@ -10,6 +10,7 @@ import pytest
 from gaudi_runtime.contract.compiles import RECOMPILATION_SECONDS
 from gaudi_runtime.engines.vllm.workers.forwards import ColdShape
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.errors import EngineUnsupported
 from tests.unit.runtime.engines.vllm.workers.card import Card
 from tests.unit.runtime.engines.vllm.workers.driven import DECODE, PROMPT, plain, verbs_on
 from tests.unit.runtime.engines.vllm.workers.stand_in import bridge, plugin, sample, serve
@@ -329,11 +330,30 @@ def test_counters_are_reset_when_read() -> None:
     assert plain(verbs.counters())["met"] == []
 
 
-def test_capture_without_a_shape_check_marks_no_bucket_as_warm() -> None:
+@pytest.mark.parametrize(
+    ("phase", "bucket", "method"),
+    [
+        ("decode", DECODE, "_check_config"),
+        ("decode", DECODE, "find_decode_bucket"),
+        ("prompt", PROMPT, "find_prompt_bucket"),
+        ("prompt", PROMPT, "_run_sampling"),
+    ],
+)
+def test_plugin_that_skips_an_observed_method_is_refused(phase: str, bucket: tuple[int, ...], method: str) -> None:
     card = Card()
     runner = plugin(card)
-    verbs = verbs_on(card, runner)
-    verbs.warm("prompt", PROMPT)
-    runner._prepare_dummy_scenario = lambda prompt_cfg, decode_cfg: None
-    verbs.capture("decode", DECODE)
-    assert serve_step(verbs, runner, ("prompt", (2, 200, 0)))[0][2] == [2, 256, 0, False]
+    # This plugin calls a copy of its method, so it does not call the replaced method.
+    owner = runner.bucketing_manager if method.startswith("find") else runner
+    original, verbs = getattr(owner, method), verbs_on(card, runner)
+    object.__setattr__(owner, method, original)
+    with pytest.raises(EngineUnsupported, match=f"ran a {phase} bucket without a call of {method}"):
+        verbs.warm(phase, bucket)
+
+
+def test_rank_of_an_earlier_stage_samples_nothing() -> None:
+    card = Card()
+    runner = plugin(card)
+    original, verbs = runner._run_sampling, HpuVerbs(runner, bridge(card), samples=False)
+    object.__setattr__(runner, "_run_sampling", original)
+    verbs.plan([PROMPT], [DECODE])
+    assert verbs.warm("prompt", PROMPT)["out_of_memory"] is None
