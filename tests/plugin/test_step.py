@@ -40,10 +40,11 @@ KINDS: dict[str, Kind] = {
     "greedy and random, top_k, top_p": (GREEDY, FILTERED),
     "logprobs": LOGPROBS,
     "structured_outputs": ({**GREEDY, "schema": SCHEMA}, RANDOM),
+    "seed": ({**RANDOM, "seed": 7}, GREEDY, {**RANDOM, "seed": 8}),
     "presence_penalty": ({**GREEDY, "presence_penalty": 0.5}, {**RANDOM, "repetition_penalty": 1.2}),
-    "all": (GREEDY, *LOGPROBS, FILTERED, {**RANDOM, "n": 2}, {**GREEDY, "schema": SCHEMA}, {**RANDOM, "top_k": 5}),
+    "all": (GREEDY, *LOGPROBS, FILTERED, {**RANDOM, "n": 2}, {**GREEDY, "schema": SCHEMA}, {**RANDOM, "seed": 7}),
 }
-NEED_FORMS = ("greedy and random", "top_k", "greedy and random, top_k, top_p", "logprobs", "presence_penalty")
+NEED_FORMS = ("greedy and random", "top_k", "greedy and random, top_k, top_p", "logprobs", "seed", "presence_penalty")
 """Kinds that the plugin's own warm-up of the sampler does not run."""
 JOINS = {"cat", "copy_", "scatter_", "__getitem__", "__setitem__"}
 """Operations that join tokens, or the logits of a step with a grammar, and copy tokens into the next step."""
@@ -55,6 +56,9 @@ async def send_every_kind(run: Run) -> Facts:
     found: Facts = {"kinds": {}, "plain": measure_plain_requests(run), "seconds": report.elapsed_seconds}
     for name, kind in KINDS.items():
         found["kinds"][name] = await measure_kind(run, kind, BURSTS, LONGER_BY.get(name, 0))
+    seeded = {**RANDOM, "seed": 7}
+    alone, (_, together, _) = run.answer([[1, 2, 3]], 8, **seeded), run.answer([[5], [1, 2, 3], [9] * 90], 8, **seeded)
+    found["seeded"] = [*alone, together]
     found["cold"] = sum(run.engine.counters.cold_batches.values())
     return found
 
@@ -191,6 +195,11 @@ def test_cold_form_of_the_sampler_is_counted_and_named(without_forms: Facts, kin
 @pytest.mark.parametrize("mode", MODES_WITHOUT_FORMS)
 def test_plain_requests_run_the_same_recipes_as_without_forms(runs: Runs, mode: str) -> None:
     assert runs(mode, send_every_kind)["plain"] == runs(mode, send_without_forms)["plain"]
+
+
+def test_answer_to_a_seeded_request_depends_on_no_other_request(facts: Facts) -> None:
+    alone, together = facts["seeded"]
+    assert alone == together
 
 
 def test_every_forward_is_warm(facts: Facts) -> None:

@@ -36,6 +36,7 @@ SAMPLINGS: tuple[Sampling, ...] = (
     _RANDOM,
     {**_RANDOM, "top_k": 20},
     {**_RANDOM, "top_p": 0.9},
+    {**_RANDOM, "seed": 7},
     {**GREEDY, "logprobs": 5},
     {**GREEDY, "presence_penalty": 0.5},
     {**_RANDOM, "frequency_penalty": 0.5, "repetition_penalty": 1.2},

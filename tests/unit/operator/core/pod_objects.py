@@ -76,3 +76,9 @@ def view(
     given = {"container_id": "c1", "received_at": NOW - timedelta(seconds=1), "report": report, **word}
     reports = {manifest["metadata"]["uid"]: ObservedReport(**given)} if report or word else {}
     return read_pod_views(Observed(resource(), pods=(manifest,), reports=reports, now=now))[0]
+
+
+def replica_set(name: str, replicas: int) -> Object:
+    """Return the ReplicaSet of the revision `name`."""
+    metadata = {"name": f"tiny-{name}", "uid": f"u-{name}", "labels": {REVISION_LABEL: name}}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": replicas}}

@@ -1,9 +1,10 @@
 """Sampling on a card: few forms of the sampler, which warm-up runs at every batch size.
 
 vLLM chooses the operations of a step by the requests in it, and torch.compile compiles each combination at each batch
-size. This module reduces the combinations to eight forms, of which plain greedy and plain random are unchanged:
+size. This module reduces the combinations to ten forms, of which plain greedy and plain random are unchanged:
 
-- greedy, random, mixed (greedy and random requests in one step) or filtered (any request with top_k or top_p);
+- greedy, random, mixed (greedy and random requests in one step), filtered (any request with top_k or top_p) or seeded
+  (any request with a seed; such a step is also filtered);
 - without logprobs, or with the most logprobs that a request may ask for. vLLM shortens them for each request.
 
 Penalties run between two parts of the sampler and have their own recipes. Their lists of tokens are padded to powers of
@@ -16,6 +17,8 @@ from importlib import import_module
 from itertools import product
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+from gaudi_runtime.engines.vllm.workers.seeds import SeededRows, replace_random_sampling
 
 if TYPE_CHECKING:
     import torch
@@ -36,15 +39,15 @@ class SamplerForms:
         self._warm_up_plugin: Callable[[], None] = runner.warmup_sampler
         runner.warmup_sampler = self.warm_up
         # The flags select a form for the sampler warm-up of the plugin.
-        self._mixes = self._returns_logprobs = self._penalizes = False
+        self._mixes = self._returns_logprobs = self._penalizes = self._seeds = False
         self._list_length = SHORTEST_LIST
         batch_class = type(runner.input_batch)
         self._make_prompt_tokens: Callable[[Any], torch.Tensor] = batch_class._make_prompt_token_ids_cpu_tensor
         # The plugin's metadata has None for a filter that no request uses. Use both filters or none: the values of
         # other requests are neutral.
-        batch_class.no_top_p = batch_class.no_top_k = property(lambda batch: not _filters(batch))
+        batch_class.no_top_p = batch_class.no_top_k = property(lambda batch: not self._filters(batch))
         batch_class.all_greedy = property(lambda batch: not (batch.random_reqs or self._mixes))
-        batch_class.all_random = property(lambda batch: not (batch.greedy_reqs or self._mixes or _filters(batch)))
+        batch_class.all_random = property(lambda batch: not (batch.greedy_reqs or self._mixes or self._filters(batch)))
         batch_class.no_penalties = property(lambda batch: not (_penalized(batch) or self._penalizes))
         most_logprobs = runner.vllm_config.model_config.max_logprobs
         if most_logprobs > 0:
@@ -59,23 +62,44 @@ class SamplerForms:
         self._apply_plain = penalties.apply_all_penalties
         self._apply_penalties = torch.compiler.disable(self._apply_marked)
         setattr(import_module("vllm.v1.sample.sampler"), "apply_all_penalties", self._apply_penalties)  # noqa: B010
-        self._sampler, self._penalized_sampler = runner.sampler, separate_sampler(runner)
+        # Both penalties and seeds split the graph of the sampler.
+        self._samplers = {
+            (False, False): runner.sampler,
+            (True, False): separate_sampler(runner, "forward_with_penalties"),
+            (False, True): separate_sampler(runner, "forward_with_seeds"),
+            (True, True): separate_sampler(runner, "forward_with_penalties_and_seeds"),
+        }
+        # Drafts are checked by another sampler, which reads the generators itself.
+        self._allows_seeds = runner.speculative_config is None
+        replace_random_sampling(mark_step)
         self._prepare: Callable[..., Any] = runner._prepare_sampling
         runner._prepare_sampling = self._prepare_sampling
 
     def warm_up(self) -> None:
         """Run the plugin's sampler warm-up in each form, and penalties with longer lists."""
-        forms = product((False, True), repeat=3)
-        for self._mixes, self._returns_logprobs, self._penalizes in forms:
+        forms = [(*form, False) for form in product((False, True), repeat=3)]
+        if self._allows_seeds:
+            # Seeds together with penalties are rare, so they are compiled while serving.
+            forms += [(True, returns_logprobs, False, True) for returns_logprobs in (False, True)]
+        for self._mixes, self._returns_logprobs, self._penalizes, self._seeds in forms:
             self._warm_up_plugin()
-        self._mixes = self._returns_logprobs = self._penalizes = False
+        self._mixes = self._returns_logprobs = self._penalizes = self._seeds = False
         for batch_size, length in self._longer_lists():
             self._run_penalties(batch_size, length)
 
+    def _filters(self, batch: Any) -> bool:
+        return bool(batch.top_p_reqs or batch.top_k_reqs or batch.generators or self._seeds)
+
     def _prepare_sampling(self, *args: Any, **kwargs: Any) -> Any:
         """Return the plugin's metadata of a step, and choose the sampler for it."""
+        import torch
+
         metadata = self._prepare(*args, **kwargs)
-        self._runner.sampler = self._sampler if metadata.no_penalties else self._penalized_sampler
+        if self._seeds:
+            metadata.generators = SeededRows({0: torch.Generator(device=self._runner.device)})
+        elif metadata.generators and self._allows_seeds:
+            metadata.generators = SeededRows(metadata.generators)
+        self._runner.sampler = self._samplers[not metadata.no_penalties, isinstance(metadata.generators, SeededRows)]
         return metadata
 
     def _apply_marked(self, *args: Any) -> Any:
@@ -128,31 +152,27 @@ class SamplerForms:
         return tokens.to(device, non_blocking=True)
 
 
-def separate_sampler(runner: Any) -> Any:
-    """Return a sampler for steps with penalties. With torch.compile, its compiled code is separate.
+def separate_sampler(runner: Any, name: str) -> Any:
+    """Return a sampler for steps that split its graph. With torch.compile, its compiled code is separate.
 
-    Penalties split the sampler's graph. Dynamo chooses compiled code by its guards, and the guards of the first part of
-    the split graph also fit steps without penalties, which would then run the split graph.
+    Dynamo chooses compiled code by its guards, and the guards of the first part of a split graph also fit plain steps,
+    which would then run the split graph. `name` is the name of the separate function.
     """
     sampler = getattr(runner.sampler, "_orig_mod", None)
     if sampler is None:
         return runner.sampler
     forward = type(sampler).forward
     # Dynamo keeps compiled code by the code object of a function.
-    code = forward.__code__.replace(co_name="forward_with_penalties")
+    code = forward.__code__.replace(co_name=name)
     separate = FunctionType(code, forward.__globals__, code.co_name, forward.__defaults__, forward.__closure__)
-    penalized = copy(sampler)
-    penalized.__class__ = type("PenalizedSampler", (type(sampler),), {"forward": separate})
-    return runner._compile(penalized)
+    separate_module = copy(sampler)
+    separate_module.__class__ = type("SeparateSampler", (type(sampler),), {"forward": separate})
+    return runner._compile(separate_module)
 
 
 def padded_length(tokens: int) -> int:
     """Return the smallest power of two, at least SHORTEST_LIST, that is not less than `tokens`."""
     return max(SHORTEST_LIST, 1 << (tokens - 1).bit_length()) if tokens > 0 else SHORTEST_LIST
-
-
-def _filters(batch: Any) -> bool:
-    return bool(batch.top_p_reqs or batch.top_k_reqs)
 
 
 def _penalized(batch: Any) -> bool:

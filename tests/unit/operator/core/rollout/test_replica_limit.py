@@ -9,6 +9,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from gaudi_operator.core.rollout.workload_replicas import describe_excess_replicas, limit_replicas
 from tests.unit.operator.core.limit_cases import LIMITED
+from tests.unit.operator.core.pod_objects import replica_set
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 
 VLLM = {"name": "vllm"}
@@ -68,3 +69,10 @@ def test_minimum_of_the_autoscaler_follows_its_maximum() -> None:
     ).spec.autoscaling
     assert found is not None
     assert (found.min_replicas, found.max_replicas) == (2, 2)
+
+
+def test_replicas_that_already_run_are_kept() -> None:
+    asked = inference(replicas=5)
+    revision = choose_desired_revision(asked, (), DEFAULTS)
+    running = Observed(resource(), replica_sets=(replica_set(revision.name, 3),))
+    assert limit_replicas(asked, ClassLimits(max_replicas=2), revision, running).spec.replicas == 3

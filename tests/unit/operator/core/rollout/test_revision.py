@@ -36,3 +36,7 @@ def test_inputs_omit_unset_fields() -> None:
 def test_configuration_has_api_field_names() -> None:
     found = json.loads(choose_desired_revision(inference(model={"maxModelLen": 512}), (), DEFAULTS).config)
     assert found["limits"]["maxModelLen"] == 512
+
+
+def test_inputs_decide_that_pods_are_simulated() -> None:
+    assert Revision("r", 1, {"engine": {"name": "sim"}}, {}, "").is_simulated

@@ -19,18 +19,12 @@ from gaudi_operator.core.rollout.workload_replicas import (
     revision_of_workload,
     revisions_with_workloads,
 )
-from tests.support.builders import Object
-from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, pod, replica_set, view
 from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.states import closed, serving, warming
 
 NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
 PODS = {"metadata": {"labels": {REVISION_LABEL: "old"}}}
-
-
-def replica_set(name: str, replicas: int) -> Object:
-    metadata = {"name": f"tiny-{name}", "uid": f"u-{name}", "labels": {REVISION_LABEL: name}}
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
 def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RolloutStepPodCounts, list[RolloutStepPodCounts]]:
