@@ -86,6 +86,7 @@ SAMPLED_BATCH = (
         for name in (
             "all_greedy",
             "all_random",
+            "generators",
             "greedy_reqs",
             "max_num_logprobs",
             "no_top_k",
