@@ -127,10 +127,10 @@ def choose_last_good_revision(
     pods: Iterable[PodView],
     forbidden: Collection[str] = (),
 ) -> Revision | None:
-    """Return the revision for a rollback: the stable revision or, without one, the newest revision that served.
+    """Return the revision for a rollback: the stable revision or, without one, the newest revision that serves.
 
-    The written status `previous` names these revisions. Like this function, `rollout undo` selects only revisions that
-    served. A `forbidden` revision gets no new pods. Therefore it is selected only while it has pods that are or were
+    If no revision serves, the newest one that served is returned. The written status `previous` names these revisions.
+    Like this function, `rollout undo` selects only revisions that served. A `forbidden` revision gets no new pods. Therefore it is selected only while it has pods that are or were
     ready.
     """
     stable = previous.revision.stable
@@ -144,7 +144,8 @@ def choose_last_good_revision(
     ]
     served_names = {stable, *serving_names, *previous.served_revisions}
     served = [revision for revision in candidates if revision.name in served_names]
-    return next((revision for revision in served if revision.name == stable), next(iter(served), None))
+    # The stored revisions are sorted, newest first, and `max` returns the first of equal candidates.
+    return max(served, key=lambda revision: (revision.name == stable, revision.name in serving_names), default=None)
 
 
 def _find_failure(revision: str, state: State, room: RoomCriterion) -> Problem | None:

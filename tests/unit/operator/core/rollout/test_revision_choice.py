@@ -51,6 +51,7 @@ ONE = {"replicas": 1}
         ([NEW, OLDER], written("old"), [], None),
         ([NEW, GOOD, OLDER], written(None, "older"), [], "older"),
         ([NEW, GOOD, OLDER], written("older", "old"), [], "older"),
+        ([NEW, GOOD, OLDER], written(None, "old"), [serving("p", "older")], "older"),
         ([NEW, revision("old", 2, FAILURE), OLDER], written(None, "old"), [], None),
     ],
 )
