@@ -130,8 +130,8 @@ def choose_last_good_revision(
     """Return the revision for a rollback: the stable revision or, without one, the newest revision that serves.
 
     If no revision serves, the newest one that served is returned. The written status `previous` names these revisions.
-    Like this function, `rollout undo` selects only revisions that served. A `forbidden` revision gets no new pods. Therefore it is selected only while it has pods that are or were
-    ready.
+    Like this function, `rollout undo` selects only revisions that served. A `forbidden` revision gets no new pods.
+    Therefore it is selected only while it has pods that are or were ready.
     """
     stable = previous.revision.stable
     serving_names = {pod.revision for pod in pods if pod.is_active and pod.has_gate_condition}
