@@ -120,6 +120,13 @@ def test_faulty_card_ends_the_trial_early(found: dict[str, Any], sentence: str) 
     assert find_reason_to_end(facts(**found)) == sentence
 
 
+def test_small_recipe_of_a_capture_does_not_end_the_trial() -> None:
+    helper = CompileTimes(stage="capture", recipes=1, seconds=0.1, counts=(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
+    found = start("small", report=report(served=ServedTrafficReport(compile_times=(WARM, helper))))
+    assert find_reason_to_end(facts(small_start=found)) is None
+    assert evidence("recipe reuse", small_start=found) == "8 captures compiled 1 recipe."
+
+
 def test_trial_without_a_fault_goes_on() -> None:
     assert find_reason_to_end(facts()) is None
 
