@@ -48,13 +48,14 @@ def replace_random_sampling(mark_step: Callable[[], None]) -> None:
             # A row number in a tensor does not change the recipe.
             noise.index_copy_(0, torch.tensor([row]).to(noise.device), of_row)
             mark_step()
-        tokens = probabilities.div_(noise).argmax(dim=-1).view(-1)
+        tokens: torch.Tensor = probabilities.div_(noise).argmax(dim=-1).view(-1)
         mark_step()
         return tokens
 
     def random_sample(probabilities: "torch.Tensor", generators: Any, *options: Any) -> "torch.Tensor":
         if isinstance(generators, SeededRows):
-            return sample_seeded(probabilities, generators)
+            tokens: torch.Tensor = sample_seeded(probabilities, generators)
+            return tokens
         return sample_plain(probabilities, generators, *options)
 
     setattr(module, "random_sample", random_sample)  # noqa: B010 - mypy forbids assignments
