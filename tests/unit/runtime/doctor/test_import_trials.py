@@ -28,6 +28,6 @@ def test_killed_trial_is_reported_by_its_exit_status() -> None:
 
 def test_hanging_trial_is_killed_and_reported() -> None:
     assert trial("import threading; threading.Event().wait()", seconds=0.2) == (
-        "the import did not end within 0.2 s",
+        "it did not end within 0.2 s",
         {},
     )
