@@ -16,9 +16,8 @@ from tests.plugin.bursts import rendered_config
 from tests.plugin.cases import in_matrix
 from tests.plugin.engine import Facts, Run, run_in_fork
 
-MODES = ("TorchCompile", "HpuGraphs")
-MODES_WITHOUT_FORMS = in_matrix(*MODES)
-BURSTS = tuple(range(1, 10)) if len(MODES_WITHOUT_FORMS) > 1 else (1, 4, 9)
+MODES = in_matrix("TorchCompile", "HpuGraphs")
+BURSTS = tuple(range(1, 10)) if len(MODES) > 1 else (1, 4, 9)
 """The numbers of requests in a burst: all with `make plugin`, and a few with `make test`."""
 SHORTEST_ANSWER = 3
 LONGER_BY = {"presence_penalty": 60}
@@ -162,7 +161,7 @@ def facts(request: pytest.FixtureRequest, runs: Runs) -> Facts:
     return runs(request.param, send_every_kind)
 
 
-@pytest.fixture(params=MODES_WITHOUT_FORMS)
+@pytest.fixture(params=MODES)
 def without_forms(request: pytest.FixtureRequest, runs: Runs) -> Facts:
     return runs(request.param, send_without_forms)
 
@@ -192,7 +191,7 @@ def test_cold_form_of_the_sampler_is_counted_and_named(without_forms: Facts, kin
     assert found["seconds"] > 0
 
 
-@pytest.mark.parametrize("mode", MODES_WITHOUT_FORMS)
+@pytest.mark.parametrize("mode", MODES)
 def test_plain_requests_run_the_same_recipes_as_without_forms(runs: Runs, mode: str) -> None:
     assert runs(mode, send_every_kind)["plain"] == runs(mode, send_without_forms)["plain"]
 
