@@ -28,12 +28,13 @@ def write_hardware_report(config: RuntimeConfig, output: str, folder: Path | Non
     with tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as trial_folder:
         report = asyncio.run(run_machine_trial(config, Path(trial_folder), _print_step))
     report_json = report.model_dump_json(by_alias=True, exclude_none=True)
+    # Print the report last, because a container's log mixes the lines of both streams.
+    print_command_result(report)
     if output == STDOUT:
         sys.stdout.write(f"{report_json}\n")
+        sys.stdout.flush()
     else:
         Path(output).write_text(json.dumps(json.loads(report_json), indent=1) + "\n")
-    print_command_result(report)
-    if output != STDOUT:
         _print_step(f"Report: {output}")
     return 0 if report.has_passed else 1
 
