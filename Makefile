@@ -103,7 +103,7 @@ ready: $(READY) ## Build programs and images for the tests concurrently
 	  --image operator=localhost/gaudi-operator:dev --image runtime=localhost/gaudi-runtime:dev
 	@$(BIN)/python -m tests.plugin.image
 
-plugin: $(READY) ## Run tests on the Gaudi plugin's code and an emulated card (PLUGIN_MATRIX= for five combinations, PLUGIN_PAIR=main)
+plugin: $(READY) ## Run tests on the Gaudi plugin's code and an emulated card (PLUGIN_MATRIX= for five combinations, PLUGIN_PAIR=main for its main branch)
 	@environment="$$($(BIN)/python -m tests.plugin.environment)" && eval "$$environment" \
 	  && PLUGIN_MATRIX=$${PLUGIN_MATRIX-1} $$PLUGIN_PYTHON -m pytest --numprocesses=2 --dist=loadfile tests/plugin \
 	    tests/unit/runtime/artifacts/sources

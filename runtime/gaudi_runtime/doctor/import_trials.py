@@ -16,7 +16,7 @@ from gaudi_runtime.engines.vllm.moved_modules import installed_layout
 TRIAL_SECONDS = 300
 
 
-def run_import_trial(
+def run_trial(
     command: Sequence[str], timeout_seconds: float = TRIAL_SECONDS, environment: Mapping[str, str] | None = None
 ) -> tuple[str, dict[str, Any]]:
     """Run a trial in a separate process; return its error (empty on success) and its result.

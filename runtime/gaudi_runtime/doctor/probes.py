@@ -69,7 +69,7 @@ def _probe_package(version: str, trial: str, *, tried: bool) -> tuple[PackageFac
         return PackageFacts(version), {}
     # Import the package in a separate process, because the import takes seconds, prints lines and may end with a
     # signal.
-    error, trial_result = import_trials.run_import_trial([sys.executable, "-m", import_trials.__name__, trial])
+    error, trial_result = import_trials.run_trial([sys.executable, "-m", import_trials.__name__, trial])
     return PackageFacts(version, error), trial_result
 
 

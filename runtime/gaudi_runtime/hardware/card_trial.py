@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.doctor.import_trials import run_import_trial
+from gaudi_runtime.doctor.import_trials import run_trial
 from gaudi_runtime.engines.create_engine import set_engine_environment
 from gaudi_runtime.engines.recipe_key import HPU_CACHE
 from gaudi_runtime.engines.vllm.workers.bridge import Bridge, open_bridge
@@ -20,8 +20,8 @@ from gaudi_runtime.hardware.report import ReportCardTrial
 NEW_SIZE = 4099
 """A number of elements that no other code uses. It is a prime."""
 ALLOCATED_BYTES = 1 << 30
-MOST_OF_FREE = 8
-"""An allocation takes at most this part of the free memory: 8 is an eighth."""
+FREE_DIVISOR = 8
+"""The divisor of the free memory that gives the largest allocation."""
 
 
 def try_card_in_process(config: RuntimeConfig, environment: Mapping[str, str]) -> ReportCardTrial:
@@ -30,7 +30,7 @@ def try_card_in_process(config: RuntimeConfig, environment: Mapping[str, str]) -
     variables = {name: value for name, value in environment.items() if name != HPU_CACHE}
     set_engine_environment(config, variables)
     variables.pop(HPU_CACHE, None)
-    error, result = run_import_trial([sys.executable, "-m", __name__], environment=variables)
+    error, result = run_trial([sys.executable, "-m", __name__], environment=variables)
     if error:
         raise TrialEnded(f"A program that uses one card without a model failed: {error}.")
     return ReportCardTrial.model_validate(result)
@@ -43,7 +43,7 @@ def try_card(load: Callable[[str], Any] = import_module) -> ReportCardTrial:
     torch, bridge = load("torch"), open_bridge(load)
     recipes = _count_recipes_of_new_size(torch, bridge)
     free = bridge.memory()[0]
-    allocated = min(ALLOCATED_BYTES, free // MOST_OF_FREE)
+    allocated = min(ALLOCATED_BYTES, free // FREE_DIVISOR)
     tensor = torch.zeros(allocated, dtype=torch.uint8, device="hpu")
     bridge.mark_step()
     bridge.synchronize()

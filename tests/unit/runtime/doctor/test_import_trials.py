@@ -2,11 +2,11 @@
 
 import sys
 
-from gaudi_runtime.doctor.import_trials import run_import_trial
+from gaudi_runtime.doctor.import_trials import run_trial
 
 
 def trial(program: str, seconds: float = 60) -> tuple[str, dict[str, object]]:
-    return run_import_trial([sys.executable, "-c", program], seconds)
+    return run_trial([sys.executable, "-c", program], seconds)
 
 
 def test_successful_trial_returns_its_last_line() -> None:

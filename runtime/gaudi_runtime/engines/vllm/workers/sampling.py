@@ -92,10 +92,10 @@ class SamplerForms:
 
     def _prepare_sampling(self, *args: Any, **kwargs: Any) -> Any:
         """Return the plugin's metadata of a step, and choose the sampler for it."""
-        import torch
-
         metadata = self._prepare(*args, **kwargs)
         if self._seeds:
+            import torch
+
             metadata.generators = SeededRows({0: torch.Generator(device=self._runner.device)})
         elif metadata.generators and self._allows_seeds:
             metadata.generators = SeededRows(metadata.generators)
