@@ -171,7 +171,8 @@ def _explain_lost_container(pod: PodView) -> tuple[str, str] | None:
     if not container.running:
         state = container.waiting_reason or str(container.last_exit or "not running")
         return "ContainerNotRunning", f"The container is not running ({state}). The next container must warm up first."
-    if record is not None and container.id != record.container:
+    # If the pod is ready, the new container has warmed up while no operator watched. The next report decides.
+    if record is not None and container.id != record.container and not pod.is_ready:
         return (
             "ContainerRestarted",
             f"Container {container.id} has replaced container {record.container} and must warm up first.",

@@ -201,5 +201,5 @@ def test_minimum_is_kept_and_a_second_decision_is_empty(pods: list[PodView], pro
 
 def test_pod_closing_for_another_reason_does_not_count_as_serving() -> None:
     conditions = (gate_condition(True, RECORD), condition("Ready", True))
-    restarted = view(pod("a", conditions=conditions, container="c2"), report())
-    assert gates(restarted, serving("b", 9)) == {"a": False}
+    ended = view(pod("a", conditions=conditions, state={"terminated": {"exitCode": 1}}))
+    assert gates(ended, serving("b", 9)) == {"a": False}
