@@ -201,14 +201,18 @@ class Cluster:
         """Restart the container of a pod."""
         if not self.placed(name):
             return
-        status = self.objects["Pod", name]["status"]["containerStatuses"][0]
-        status |= {"containerID": self._container(), "ready": False}
+        pod = self.objects["Pod", name]
+        pod["status"]["containerStatuses"][0] |= {"containerID": self._container(), "ready": False}
+        self._write_pod_status(pod)
 
     def kubelet(self) -> None:
         """Set the Ready condition from the container and the readiness gate."""
         for pod in self.kind("Pod"):
-            for container in (pod.get("status") or {}).get("containerStatuses", ()):
-                self.api.status(pod, **pods.running(pod, _ADDRESS, container, stamp(self.now)))
+            self._write_pod_status(pod)
+
+    def _write_pod_status(self, pod: Object) -> None:
+        for container in (pod.get("status") or {}).get("containerStatuses", ()):
+            self.api.status(pod, **pods.running(pod, _ADDRESS, container, stamp(self.now)))
 
     def settle(self, turns: int = 60) -> Decision:
         """Let the operator, the controllers and the kubelet act in turn until nothing changes.
