@@ -63,3 +63,34 @@ def test_in_place_rollout_is_allowed_while_the_watch_is_stuck() -> None:
             world.do(each)
         world.settle()
         assert broken(world.history) == []
+
+
+def test_workload_is_scaled_down_before_another_is_scaled_up() -> None:
+    """Both workloads exist: one revision gets its lost pod back, and the canary of another revision is given up."""
+    rollout = {"surgeTimeoutSeconds": 30, "obstacleDeadlineSeconds": 60}
+    with World(replicas=2, rollout=rollout, **runs("good")) as world:
+        for before in (
+            commands.PassTime(23),
+            commands.Restart("two"),
+            commands.PassTime(15),
+            commands.ChangeSpec({"rollout": {"paused": True}}),
+            commands.PassTime(15),
+        ):
+            world.do(before)
+        served, canary = world.history.moments[-1].replica_sets
+        for each in (
+            commands.KillPod(_last_pod(world, served)),
+            commands.Undo(served),
+            commands.PassTime(1),
+            commands.ChangeSpec({"rollout": {"paused": False}}),
+            commands.Restart("one"),
+            commands.PassTime(1),
+            commands.KillPod(_last_pod(world, canary)),
+        ):
+            world.do(each)
+        world.settle()
+        assert broken(world.history) == []
+
+
+def _last_pod(world: World, revision: str) -> str:
+    return max(pod.name for pod in world.history.moments[-1].pods.values() if revision in pod.name)

@@ -248,10 +248,19 @@ def _desired_children(
 
 
 def _desired_workloads(state: State, revisions: Iterable[Revision], scaling: PlannedReplicas) -> Iterable[Object]:
-    """Yield the manifests of workloads, new workloads first. They get no replicas while others are scaled down."""
+    """Yield the manifests of workloads: new workloads, then those that are scaled down, then those that are scaled up.
+
+    New workloads get no replicas while others are scaled down. The desired pods therefore never exceed the surge limit
+    between two writes.
+    """
     full_replicas, live_replicas = _replicas_after_back_off(state, scaling), spec_replicas_by_revision(state.observed)
     scales_down = any(scaling.replicas.get(name, count) < count for name, count in live_replicas.items())
-    for revision in sorted(revisions, key=lambda each: each.name in live_replicas):
+
+    def write_order(revision: Revision) -> tuple[bool, bool]:
+        live_count = live_replicas.get(revision.name, 0)
+        return revision.name in live_replicas, scaling.replicas.get(revision.name, 0) > live_count
+
+    for revision in sorted(revisions, key=write_order):
         if revision.name in scaling.replicas:
             is_new = revision.name not in live_replicas
             reason = state.rollout.in_place_reason if revision.name == state.current_name else None

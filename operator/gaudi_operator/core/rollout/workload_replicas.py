@@ -1,13 +1,8 @@
-"""The workloads of a resource and their replicas, as observed, as written, and as its class allows.
+"""The workloads of all revisions (ReplicaSets and LeaderWorkerSets) and their replicas, as observed and as written.
 
-The replicas of the workloads of all revisions (ReplicaSets and LeaderWorkerSets), as observed and as written.
-
-The live workloads of a resource (ReplicaSets and LeaderWorkerSets), and the revisions that they run.
-
-The maximum number of replicas that a class allows (limits.maxReplicas and limits.maxCards).
-
-The operator does not refuse a resource that requests more replicas. It runs as many replicas as the class allows. If
-the limit becomes lower, existing replicas of a revision stay, so that a change of a class removes no pods.
+A class limits the replicas (limits.maxReplicas and limits.maxCards). The operator does not refuse a resource that
+requests more replicas. It runs as many replicas as the class allows. If the limit becomes lower, existing replicas of a
+revision stay, so that a change of a class removes no pods.
 """
 
 from collections import Counter
@@ -48,7 +43,6 @@ def revisions_with_running_workloads(
 ) -> list[Revision]:
     """Return the revisions whose workloads are kept or created. The current revision comes last.
 
-    Workloads are scaled in this order, so that old workloads release cards before the current workload requests them.
     If the ControllerRevision of a revision was deleted, the revision is read back from its workload, so that it can
     still be scaled.
     """
