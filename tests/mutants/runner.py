@@ -53,7 +53,7 @@ ALIVE = (Verdict.ALIVE, Verdict.UNREACHED)
 
 
 class Measured(TypedDict):
-    """The duration and the reached functions of each test in one file. Valid while the file has this hash."""
+    """The duration and the reached functions of each test in one file. Valid while file and code have this hash."""
 
     hash: str
     tests: dict[str, tuple[float, list[str]]]
@@ -119,7 +119,9 @@ class MutantRunner:
 
     def _measure(self, items: Sequence[pytest.Item]) -> None:
         """Measure the duration and the reached functions of each test. Raises pytest.UsageError if a test fails."""
-        hashes = {item.path: sha256(item.path.read_bytes()).hexdigest() for item in items}
+        # A test that fails because the code has changed since the last run would count as noticing every change.
+        code = b"".join(path.read_bytes() for path in self.paths)
+        hashes = {item.path: sha256(code + item.path.read_bytes()).hexdigest() for item in items}
         for path, digest in hashes.items():
             file = str(path)
             if self.fresh or file not in self.known or self.known[file]["hash"] != digest:
