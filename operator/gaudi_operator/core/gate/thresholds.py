@@ -30,10 +30,10 @@ _VISION = "vision"
 
 
 class _Shortfall(NamedTuple):
-    """The shortfall of one phase, which keeps the gate closed: the reason, and a clause of the message."""
+    """The shortfall of one phase, which keeps the gate closed: an incomplete warm-up, or captures below a threshold."""
 
     phase: str
-    reason: str
+    is_incomplete: bool
     clause: str
 
 
@@ -79,18 +79,18 @@ def _find_vision_shortfall(vision: VisionProgressReport | None, min_percent: int
         return None
     floored = percent(vision.warmed, vision.planned)
     clause = f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warm (minimum {min_percent} %)"
-    return _Shortfall(_VISION, CAPTURED_BELOW_THRESHOLD, clause)
+    return _Shortfall(_VISION, False, clause)
 
 
 def _find_shortfall(phase: BucketPhase, progress: PhaseProgressReport, min_percent: int) -> _Shortfall | None:
     planned, (noun, outcome) = progress.planned, progress.preparation.words
     if clause := _why_incomplete(phase, progress):
-        return _Shortfall(phase.value, WARMUP_INCOMPLETE, clause)
+        return _Shortfall(phase.value, True, clause)
     if reaches_percent(progress.prepared, planned, min_percent) is not False:
         return None
     floored = percent(progress.prepared, planned)
     clause = f"{progress.prepared} of {planned} {phase} {noun} ({floored} %) are {outcome} (minimum {min_percent} %)"
-    return _Shortfall(phase.value, CAPTURED_BELOW_THRESHOLD, clause)
+    return _Shortfall(phase.value, False, clause)
 
 
 def _why_incomplete(phase: BucketPhase, progress: PhaseProgressReport) -> str | None:
@@ -167,7 +167,7 @@ def explain_threshold_shortfall(report: WarmupReport, readiness: Readiness) -> t
     found = _phase_shortfalls(report, readiness)
     if not found or readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
-    is_incomplete = any(shortfall.reason == WARMUP_INCOMPLETE for shortfall in found)
+    is_incomplete = any(shortfall.is_incomplete for shortfall in found)
     summary = "Warm-up ended incomplete" if is_incomplete else "Warm-up ended below the thresholds"
     clauses = "; ".join(shortfall.clause for shortfall in found)
     message = " ".join((f"{summary}: {clauses}.", *describe_threshold_shortfalls(report, readiness)))

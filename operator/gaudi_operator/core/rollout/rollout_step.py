@@ -138,8 +138,10 @@ def next_rollout_step(
     # Changes that free room precede changes that need room. Each change starts from the pod counts after the previous
     # change.
     planned = [_remove_unplaced_pods(before, current.unplaced, policy), *before[1:]]
-    after_removals = [planned[0], *_scale_old_pods(planned, policy, ending_pods)]
-    after = [_add_new_pods(after_removals if policy.max_surge else planned, policy, ending_pods), *after_removals[1:]]
+    scaled = [planned[0], *_scale_old_pods(planned, policy, ending_pods)]
+    # Without a surge, the old pods that this step removes still hold their cards.
+    holding = scaled if policy.max_surge else [max(pair, key=_replicas) for pair in zip(planned, scaled, strict=True)]
+    after = [_add_new_pods(holding, policy, ending_pods), *scaled[1:]]
     changes = _replica_changes(before, _remove_surplus_pods(after, policy))
     if changes:
         return RolloutStep(RolloutStepProgress.MOVING, changes)
@@ -184,6 +186,10 @@ def _scale_old_pods(
     remaining = _remove_unready_first(kept, kept_pods - max(policy.min_available_pods, needed))
     room = policy.max_pods - current.replicas - ending_pods
     return _add_pods(remaining, min(needed, max(room, _count_replicas(old_counts))) - kept_pods)
+
+
+def _replicas(counts: RolloutStepPodCounts) -> int:
+    return counts.replicas
 
 
 def _count_replicas(pod_counts: Sequence[RolloutStepPodCounts]) -> int:

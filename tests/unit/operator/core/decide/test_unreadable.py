@@ -105,11 +105,12 @@ def test_gates_open_whichever_section_is_unreadable(section: str) -> None:
     assert condition(cluster, "Stalled") == ("True", "SpecUnreadable")
 
 
-def test_unreadable_thresholds_open_no_gate_of_an_incomplete_pod() -> None:
-    cluster = served(readiness={"minCapturedDecodePercent": 50})
+@pytest.mark.parametrize("phase", ["prompt", "decode"])
+def test_unreadable_thresholds_open_no_gate_of_an_incomplete_pod(phase: str) -> None:
+    cluster = served(readiness={"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 50})
     cluster.change(readiness={"onShortfall": UNKNOWN})
     incomplete, complete = drain(cluster)
-    cluster.report(incomplete, Phase.SERVING, decode=PART)
+    cluster.report(incomplete, Phase.SERVING, **{phase: PART})
     cluster.warm(complete)
     assert [gate.pod for gate in cluster.operate().actions if isinstance(gate, SetGate)] == [complete]
 

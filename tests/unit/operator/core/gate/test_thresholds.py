@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.gate.thresholds import (
+    CAPTURED_BELOW_THRESHOLD,
     captured_counts_for_thresholds,
     describe_threshold_shortfalls,
+    explain_threshold_shortfall,
     shortfalls,
 )
 from gaudi_runtime.contract.preparation import Preparation
@@ -89,6 +91,12 @@ def test_vision_shortfall_names_the_skipped_buckets() -> None:
     assert describe_threshold_shortfalls(short, thresholds()) == (
         "Vision bucket (image 448x224x2) was the first bucket that was left out: the device ran out of memory.",
     )
+
+
+def test_vision_below_its_threshold_is_no_incomplete_warm_up() -> None:
+    explained = explain_threshold_shortfall(report(vision=SEEN), thresholds())
+    assert explained is not None
+    assert explained[0] == CAPTURED_BELOW_THRESHOLD
 
 
 def test_vision_at_its_threshold_has_no_shortfall() -> None:

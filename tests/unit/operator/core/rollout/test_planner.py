@@ -184,7 +184,7 @@ class World:
     def total(self) -> int:
         return sum(len(each) for each in self.revisions.values())
 
-    def step(self, oldest_first: bool = True) -> RolloutStep:
+    def step(self, oldest_first: bool = True, ending: int = 0) -> RolloutStep:
         counted = [
             RolloutStepPodCounts(
                 str(number),
@@ -199,7 +199,7 @@ class World:
         others = [pod for number, each in self.revisions.items() if number != max(self.revisions) for pod in each]
         trial = any(pod.served for pod in others) and not any(pod.ready for pod in newest)
         olds = counted[:-1] if oldest_first else counted[-2::-1]
-        return next_rollout_step(counted[-1], olds, replace(self.policy, trial=trial))
+        return next_rollout_step(counted[-1], olds, replace(self.policy, trial=trial), ending)
 
     def apply(self, step: RolloutStep) -> None:
         for scale in step.changes:
@@ -304,6 +304,17 @@ def test_old_pods_that_never_warm_up_block_no_rollout(world: World, choices: st.
         pod.broken = not pod.ready
     run(world, choices)
     assert [pod.ready for pod in newest] == [True] * world.policy.replicas
+
+
+@settings(max_examples=200)
+@given(rollout_states(), st.integers(0, 8))
+@example(World(replace(IN_PLACE, replicas=3), {0: [Pod(ready=True, served=True)], 1: []}), 1)
+def test_new_pods_without_surge_wait_for_terminating_pods(world: World, ending: int) -> None:
+    world.policy = replace(world.policy, max_surge=0, max_unavailable=max(1, world.policy.max_unavailable))
+    total = world.total()
+    world.apply(world.step(ending=ending))
+    world.settle()
+    assert world.total() <= max(total, world.policy.max_pods - ending)
 
 
 @settings(max_examples=200)
