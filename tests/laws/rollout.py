@@ -70,8 +70,9 @@ def _found_no_room(history: History, last: Moment) -> bool:
 def never_more_pods_than_allowed(history: History) -> Iterator[str]:
     """At most replicas + maxSurge pods are desired.
 
-    With in-place replacement, terminating pods count too, because they hold their cards. While a spec is refused, the
-    pods of the spec before it may come back after a back-off.
+    With in-place replacement, terminating pods count too, because they hold their cards. The operator watches the
+    resource and its pods separately, so it may combine a newer spec with older pods. While a spec is refused, the pods
+    of the spec before it may come back after a back-off.
     """
     for number, before, now in history.steps():
         desired = sum(now.replica_sets.values())
@@ -80,8 +81,9 @@ def never_more_pods_than_allowed(history: History) -> Iterator[str]:
         pictures, taken = history.pictures(number), {uid for _, uid in history.taken}
         if desired <= _most_before_refusal(history, number):
             continue
-        if not any(desired + _ending(each, taken) <= promise(each.spec).ceiling for each in pictures):
-            most = max(promise(each.spec).ceiling for each in pictures)
+        promises, ending = [promise(each.spec) for each in pictures], min(_ending(each, taken) for each in pictures)
+        if not any(desired + (ending if each.in_place else 0) <= each.ceiling for each in promises):
+            most = max(each.ceiling for each in promises)
             yield f"{now.at:.0f} s: {desired} pods desired, {_ending(now, taken)} terminating, {most} allowed"
 
 
@@ -206,8 +208,6 @@ def _served(pictures: Sequence[Moment]) -> set[str]:
 
 def _ending(moment: Moment, taken: set[str]) -> int:
     """Return the number of terminating pods that an in-place rollout waits for, except pods that a fault ended."""
-    if not promise(moment.spec).in_place:
-        return 0
     holding = (uid for uid, pod in moment.pods.items() if not pod.counts and _holds_a_card(moment.runtimes.get(uid)))
     return sum(uid not in taken for uid in holding)
 
