@@ -58,9 +58,9 @@ class Moment:
     """The state of all objects from `at` (seconds) until the next moment.
 
     `pods` and `runtimes` are indexed by pod UID. `endpoints` contains pod UIDs. `replica_sets` contains the number of
-    desired pods by revision. `failed` contains the revisions that are marked as failed. `warm` contains the instances
-    that serve with enough captured graphs. `hot` contains the instances whose requests wait for more compiles than any
-    limit in a test.
+    desired pods by revision, and `delayed` is the number of other pods that come back when back-offs end. `failed`
+    contains the revisions that are marked as failed. `warm` contains the instances that serve with enough captured
+    graphs. `hot` contains the instances whose requests wait for more compiles than any limit in a test.
     """
 
     at: float
@@ -68,6 +68,7 @@ class Moment:
     pods: Mapping[str, Pod] = field(default_factory=dict)
     endpoints: frozenset[str] = frozenset()
     replica_sets: Mapping[str, int] = field(default_factory=dict)
+    delayed: int = 0
     failed: frozenset[str] = frozenset()
     children: tuple[Child, ...] = ()
     runtimes: Mapping[str, Runtime] = field(default_factory=dict)

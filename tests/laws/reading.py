@@ -4,7 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FAILURE_ANNOTATION, GATE, REMOVED_FIRST, REVISION_LABEL
+from gaudi_operator.core.names import (
+    DELETION_COST_ANNOTATION,
+    DESIRED_ANNOTATION,
+    FAILURE_ANNOTATION,
+    GATE,
+    REMOVED_FIRST,
+    REVISION_LABEL,
+)
 from tests.laws.history import Child, Moment, Pod, Runtime
 
 Manifest = Mapping[str, Any]
@@ -24,12 +31,14 @@ def moment(
     alive = [each for each in objects if each["kind"] == "Pod" or "deletionTimestamp" not in each["metadata"]]
     pods = (_pod(each) for each in alive if each["kind"] == "Pod")
     revisions = (each for each in alive if each["kind"] == "ControllerRevision")
+    replica_sets = [each for each in alive if each["kind"] == "ReplicaSet"]
     return Moment(
         at=at,
         resource=resource,
         pods={pod.uid: pod for pod in pods},
         endpoints=frozenset(endpoints),
-        replica_sets={_revision(e): e["spec"].get("replicas", 1) for e in alive if e["kind"] == "ReplicaSet"},
+        replica_sets={_revision(each): _replicas(each) for each in replica_sets},
+        delayed=sum(_delayed(each) for each in replica_sets),
         failed=frozenset(_revision(each) for each in revisions if FAILURE_ANNOTATION in _annotations(each)),
         children=tuple(Child(e["kind"], e["metadata"]["name"], _owner(e)) for e in alive if e["kind"] != "Pod"),
         runtimes=runtimes,
@@ -55,6 +64,15 @@ def _pod(manifest: Manifest) -> Pod:
         failed=status.get("phase") == "Failed",
         removed_first=_annotations(manifest).get(DELETION_COST_ANNOTATION) == str(REMOVED_FIRST),
     )
+
+
+def _replicas(replica_set: Manifest) -> int:
+    return int(replica_set["spec"].get("replicas", 1))
+
+
+def _delayed(replica_set: Manifest) -> int:
+    full = int(_annotations(replica_set).get(DESIRED_ANNOTATION, 0))
+    return max(0, full - _replicas(replica_set))
 
 
 def _revision(manifest: Manifest) -> str:

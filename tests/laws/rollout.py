@@ -71,12 +71,12 @@ def never_more_pods_than_allowed(history: History) -> Iterator[str]:
     """At most replicas + maxSurge pods are desired.
 
     With in-place replacement, terminating pods count too, because they hold their cards. The operator watches the
-    resource and its pods separately, so it may combine a newer spec with older pods. While a spec is refused, the pods
-    of the spec before it may come back after a back-off.
+    resource and its pods separately, so it may combine a newer spec with older pods. Pods may come back after a
+    back-off, also those of the spec before a refused spec.
     """
     for number, before, now in history.steps():
         desired = sum(now.replica_sets.values())
-        if desired <= sum(before.replica_sets.values()):
+        if desired <= sum(before.replica_sets.values()) + before.delayed:
             continue
         pictures, taken = history.pictures(number), {uid for _, uid in history.taken}
         if desired <= _most_before_refusal(history, number):

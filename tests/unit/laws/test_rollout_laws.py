@@ -81,6 +81,12 @@ def test_pods_return_while_a_spec_with_fewer_is_refused() -> None:
     assert not list(rollout.never_more_pods_than_allowed(history(*moments)))
 
 
+def test_pods_return_after_a_back_off_although_the_surge_is_lower() -> None:
+    spec = {"rollout": {"type": "InPlace"}}
+    before = moment(0, A, B, spec=spec, replica_sets={OLD: 1, NEW: 1}, delayed=1)
+    assert not list(rollout.never_more_pods_than_allowed(history(before, moment(9, spec=spec, replica_sets={OLD: 3}))))
+
+
 def test_new_pod_before_the_old_one_ended_breaks_a_law() -> None:
     spec = {"rollout": {"type": "InPlace"}}
     ending = replace(B, counts=False)
