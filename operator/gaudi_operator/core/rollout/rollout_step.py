@@ -250,7 +250,10 @@ def _scale_while_paused(
     missing = policy.replicas - working_pods + (unapproved_pods if policy.trial else 0)
     added = min(missing, policy.max_pods - _count_replicas(pod_counts) - ending_pods)
     if added > 0:
-        return _add_pods(pod_counts, added)
+        scaled = _add_pods(pod_counts, added)
+        # The revision on trial may itself be the last good one. Its canary is alone until it is ready.
+        most = max(1, current.replicas) if policy.trial else scaled[0].replicas
+        return [current.scaled_to(min(scaled[0].replicas, most)), *scaled[1:]]
     # Keep failed pods and the canary for inspection.
     kept = [counts.replicas if counts.failed else 0 for counts in pod_counts]
     kept[0] = max(kept[0], min(1, current.replicas))

@@ -131,6 +131,13 @@ def test_last_good_revision_returns_from_zero_while_paused(new: RolloutStepPodCo
     assert (step.progress, scales(step)) == (RolloutStepProgress.PAUSED, {"old": 2})
 
 
+def test_canary_of_the_last_good_revision_is_alone_while_paused() -> None:
+    good, bad = replace(pods("good", 1, number=3), fallback=True), replace(pods("bad", 1, 1, number=2), failed=True)
+    paused = replace(SURGE, replicas=3, paused=True, trial=True)
+    assert scales(next_rollout_step(good, [bad], paused)) == {}
+    assert scales(next_rollout_step(replace(good, replicas=0), [bad], paused)) == {"good": 1}
+
+
 def test_paused_rollout_is_scaled_to_zero() -> None:
     olds = [replace(pods("old", 2, 2), fallback=True)]
     step = next_rollout_step(
