@@ -81,7 +81,7 @@ def test_pods_return_while_a_spec_with_fewer_is_refused() -> None:
     assert not list(rollout.never_more_pods_than_allowed(history(*moments)))
 
 
-def test_pods_return_after_a_back_off_although_the_surge_is_lower() -> None:
+def test_pods_return_after_a_back_off_despite_a_lower_surge() -> None:
     spec = {"rollout": {"type": "InPlace"}}
     before = moment(0, A, B, spec=spec, replica_sets={OLD: 1, NEW: 1}, delayed=1)
     assert not list(rollout.never_more_pods_than_allowed(history(before, moment(9, spec=spec, replica_sets={OLD: 3}))))

@@ -183,7 +183,7 @@ def test_late_report_of_the_previous_container_closes_the_gate() -> None:
     assert action.reason == "ContainerRestarted"
 
 
-def test_gate_of_a_ready_pod_waits_for_the_report_of_its_new_container() -> None:
+def test_ready_pod_with_a_new_container_keeps_its_gate() -> None:
     conditions = (OPEN, condition("Ready", True))
     assert judge(view(pod(conditions=conditions, container="c2")), STRICT) is None
 
