@@ -1,5 +1,7 @@
 """The log lines of a warm-up, which equal the lines of public servers, and the buckets that are left out."""
 
+import logging
+
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
@@ -77,6 +79,19 @@ async def test_report_lists_at_most_fifty_skipped_buckets(left_out: int, named: 
         progress.publish_skipped([SkippedBucketReport(phase=PROMPT, bucket=Bucket(1, query, 0), reason="memory")])
     report = board.report()
     assert (len(report.skipped), report.skipped_total) == (named, left_out)
+
+
+async def test_log_names_skipped_buckets_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
+    progress = Progress(ReportBoard("0" * 64), BucketPlan((), ()), Preparation.CAPTURE)
+    progress.publish_skipped([SkippedBucketReport(phase=PROMPT, bucket=Bucket(1, 128, 0), reason="no memory")])
+    assert caplog.messages == ["prompt bucket [1, 128, 0] was left out: no memory"]
+
+
+async def test_log_lists_the_vision_plan(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    progress = Progress(ReportBoard("0" * 64), BucketPlan((), ()), Preparation.CAPTURE)
+    progress.publish_vision_plan([VisionBucket("image", 448, 224, 2)])
+    assert caplog.messages == ["Generated 1 vision buckets [modality WxHxitems]: ['image 448x224x2']"]
 
 
 @pytest.mark.parametrize(("copied", "saved"), [(2.0, 8.0), (20.0, 0.0)])

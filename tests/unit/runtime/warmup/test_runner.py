@@ -235,6 +235,14 @@ async def test_restarted_container_loads_recipes_and_estimates_their_duration(tm
     assert report_with_plan(config).eta_seconds == pytest.approx(10 * 2.3 + 10)
 
 
+async def test_unusable_journal_is_a_warning_of_the_report(tmp_path: Path) -> None:
+    cache = tmp_path / "recipes"
+    cache.write_text("a file in place of the folder")
+    config = sim_config({"compileSeconds": 1}).model_copy(update={"recipe_cache_dir": str(cache)})
+    warnings = start_on_virtual_clock(config, VirtualClock()).warnings
+    assert any("The warm-up journal" in warning and "cannot be used" in warning for warning in warnings)
+
+
 async def test_recipes_of_an_earlier_plan_are_used_for_shared_shapes(tmp_path: Path) -> None:
     cache = {"recipe_cache_dir": str(tmp_path)}
     start_on_virtual_clock(sim_config({"compileSeconds": 6.6}).model_copy(update=cache), VirtualClock())
