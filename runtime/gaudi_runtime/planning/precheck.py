@@ -80,6 +80,8 @@ def _count_prompt_buckets(values: RangeDimensions[list[int]], limits: Limits) ->
 def _count_decode_buckets(values: RangeDimensions[list[int]], limits: Limits) -> int:
     """Count the decode buckets with a block for each sequence, and no more blocks than sequences can reference."""
     blocks, count = values.decode_blocks, 0
+    if not blocks:
+        return 0
     for batch_size in values.decode_batch:
         first = 0 if limits.contiguous_paged_attention else bisect_left(blocks, batch_size)
         most = clamp_blocks(limits, batch_size, blocks[-1])
