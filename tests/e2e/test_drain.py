@@ -24,7 +24,7 @@ SPEC = {
     "pod": {"drainSeconds": 60},
 }
 TOKENS = 40
-"""Answers take eight seconds, some after eight in the queue: pods are never idle, and streams outlast eviction."""
+"""Answers take eight seconds, some after a wait in the queue, so streams outlast the eviction of their pod."""
 WORKERS = 12
 """The number of clients. Half of them keep their connection open. With fewer clients, a pod may be idle by chance."""
 PRESTOP_SECONDS = 5
