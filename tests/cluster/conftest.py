@@ -2,16 +2,19 @@
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from gaudi_operator.api.crd import CLASS_NAME, NAME, crds_yaml
 from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
+from localcluster.programs import build
 from tests.cluster.diagnosis import diagnose
 from tests.cluster.objects import Objects
 from tests.support.builders import Object
@@ -146,6 +149,19 @@ async def kubelet(api: KubeApi) -> AsyncIterator[Kubelet]:
     """The scheduler and kubelet of the test's namespace."""
     async with Kubelet(api) as running:
         yield running
+
+
+@contextmanager
+def leader_worker_sets(control_plane: ControlPlane, objects: Objects) -> Iterator[None]:
+    """Serve LeaderWorkerSets in the block. Other tests need a cluster without LeaderWorkerSets."""
+    (path,) = (build.leader_worker_sets() / "config" / "crd" / "bases").glob("*_leaderworkersets.yaml")
+    definition = yaml.safe_load(path.read_text())
+    served = ("api-resources", "--api-group=leaderworkerset.x-k8s.io", "--output=name")
+    objects.put(definition)
+    control_plane.wait(lambda: "leaderworkersets" in control_plane.kubectl(*served), "LeaderWorkerSets to be served")
+    yield
+    objects.delete(definition)
+    control_plane.wait(lambda: "leaderworkersets" not in control_plane.kubectl(*served), "their definition to be gone")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from gaudi_operator.core.children.manifests import leader_worker_set_manifest, replica_set_manifest
 from gaudi_operator.core.inference import read_inference
@@ -16,8 +15,7 @@ from gaudi_operator.core.installation import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.rollout.revision_choice import choose_desired_revision
 from localcluster import ControlPlane
-from localcluster.programs import build
-from tests.cluster.conftest import USER, NewOperator
+from tests.cluster.conftest import USER, NewOperator, leader_worker_sets
 from tests.cluster.objects import Objects
 from tests.cluster.refusals import Row, check, refused_write
 from tests.cluster.test_platform_pods import ENV, OF_A_CLASS, POD
@@ -39,14 +37,9 @@ SIDE = {"name": "log", "image": "registry.test/log:1"}
 
 @pytest.fixture(scope="module")
 def leader_worker_sets_served(control_plane: ControlPlane, objects: Objects) -> Iterator[None]:
-    """Serve LeaderWorkerSets while the tests of this file run. Other tests need a cluster without LeaderWorkerSets."""
-    (path,) = (build.leader_worker_sets() / "config" / "crd" / "bases").glob("*_leaderworkersets.yaml")
-    definition = yaml.safe_load(path.read_text())
-    objects.put(definition)
-    served = ("api-resources", "--api-group=leaderworkerset.x-k8s.io", "--output=name")
-    control_plane.wait(lambda: "leaderworkersets" in control_plane.kubectl(*served), "LeaderWorkerSets to be served")
-    yield
-    objects.delete(definition)
+    """Serve LeaderWorkerSets while the tests of this file run."""
+    with leader_worker_sets(control_plane, objects):
+        yield
 
 
 @pytest.fixture

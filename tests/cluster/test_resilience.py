@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+from contextlib import AsyncExitStack
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import WATCHED
 from localcluster import ControlPlane
-from tests.cluster.conftest import USER, Kubectl, NewOperator
+from tests.cluster.conftest import USER, Kubectl, NewOperator, leader_worker_sets
+from tests.cluster.objects import Objects
 from tests.cluster.pods import ready, stalled
 from tests.support.builders import gaudi_inference
 from tests.support.fake_runtime import FakeRuntime
@@ -52,6 +54,25 @@ async def test_resource_deleted_while_no_operator_ran_is_not_recreated(
         assert await operator.value("gaudi_operator_resources") == 1
         assert any("was deleted while not watched" in line["message"] for line in operator.lines())
     assert await _remaining_objects(api, "tiny") == []
+
+
+async def test_operator_reconciles_after_leader_worker_sets_are_uninstalled(
+    control_plane: ControlPlane, objects: Objects, api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with AsyncExitStack() as stack:
+        with leader_worker_sets(control_plane, objects):
+            operator = await stack.enter_async_context(new_operator())
+            await api.create(gaudi_inference("tiny"))
+            await until(partial(ready, api), "the resource to be Ready")
+        await until(partial(_logs, operator, "leaderworkersets were uninstalled"), "the operator to notice")
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
+        await until(partial(ready, api), "the second replica to be Ready")
+        assert (await operator.get("/readyz")).status_code == 200
+
+
+async def _logs(operator: OperatorProcess, text: str) -> bool:
+    return any(text in line["message"] for line in operator.lines())
 
 
 async def test_no_reconcile_before_every_kind_is_listed(

@@ -89,7 +89,7 @@ def kind_of(manifest: Mapping[str, Any]) -> Kind:
 
 
 DISCOVERY_SECONDS = 5.0
-"""Seconds between checks for an optional kind that a resource needs."""
+"""Seconds between checks for optional kinds that were installed or uninstalled."""
 
 log = logging.getLogger(__name__)
 
@@ -113,14 +113,19 @@ class ServedKinds:
         served_kinds = {kind for kind in OPTIONAL if await self._is_served(kind)}
         return {*WATCHED, *served_kinds, *(OF_GROUPS if LEADER_WORKER_SET in served_kinds else ())}
 
-    async def wait_for_new_kind(self, watched: Collection[Kind], needed: Callable[[Kind], bool]) -> None:
-        """Wait until an optional kind that is `needed` and not yet `watched` is installed. Others need no requests."""
-        missing_kinds = [kind for kind in OPTIONAL if kind not in watched]
+    async def wait_for_change(
+        self, watched: Collection[Kind], failing: Collection[Kind], needed: Callable[[Kind], bool]
+    ) -> None:
+        """Wait until an optional kind that is `needed` is installed, or a `watched` kind is uninstalled.
+
+        Only kinds that are needed but not watched, and watched kinds that are `failing`, are checked.
+        """
         while True:
             await asyncio.sleep(DISCOVERY_SECONDS)
-            for kind in filter(needed, missing_kinds):
-                if await self._is_served(kind):
-                    log.info("%s were installed and are watched.", kind.plural)
+            for kind in OPTIONAL:
+                must_check = kind in failing if kind in watched else needed(kind)
+                if must_check and await self._is_served(kind) != (kind in watched):
+                    log.info("%s were %s.", kind.plural, "uninstalled" if kind in watched else "installed")
                     return
 
     async def _is_served(self, kind: Kind) -> bool:

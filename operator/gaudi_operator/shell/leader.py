@@ -113,7 +113,7 @@ class Leader:
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
-        """Run until cancelled, or until the watches end or a new kind must be watched. Returns True for a new kind."""
+        """Run until cancelled, the watches end, or other kinds must be watched. Returns True for other kinds."""
         async with self._report_poller, self._publisher, self._policy_checks:
             return await self._watch()
 
@@ -157,21 +157,21 @@ class Leader:
             self._watch_session, kinds, self._controller.handle_change, self._controller.handle_deletion
         )
         watch_task = asyncio.create_task(watches, name="watches")
-        new_kind_task = asyncio.create_task(
-            self._kinds.wait_for_new_kind(kinds, self._needs_kind),
+        changed_kinds_task = asyncio.create_task(
+            self._kinds.wait_for_change(kinds, self._watch_session.failing_kinds, self._needs_kind),
             name="optional kinds",
         )
         try:
-            await asyncio.wait({watch_task, new_kind_task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({watch_task, changed_kinds_task}, return_when=asyncio.FIRST_COMPLETED)
             if watch_task.done():
                 watch_task.result()
             return not watch_task.done()
         finally:
             watch_task.cancel()
-            new_kind_task.cancel()
+            changed_kinds_task.cancel()
             # Wait until the cancelled tasks have ended, because kopf closes its connections during cancellation. All
             # connections must be closed before the next term as leader.
-            await asyncio.gather(watch_task, new_kind_task, return_exceptions=True)
+            await asyncio.gather(watch_task, changed_kinds_task, return_exceptions=True)
 
 
 def _plurals(kinds: Iterable[Kind]) -> str:

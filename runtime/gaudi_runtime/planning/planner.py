@@ -180,7 +180,7 @@ class PlannerBucketFilter:
 
     def _why_empty(self) -> str:
         if not self._drop_counts:
-            # Only a bucket file can have no bucket of a phase. Ranges always have a bucket.
+            # Only a bucket file can have no bucket of a phase, because the precheck refuses ranges without values.
             return f"the bucket file has no {self._phase} bucket. Add a line such as {_EXAMPLES[self._phase]}"
         reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._drop_counts.most_common())
         return f"no {self._phase} bucket is left: {reasons}. Change bucketing.{self._phase} or raise the limit"
