@@ -8,7 +8,7 @@ admissible batch that is at least as large as the corner. Gaps overlap, but the 
 are counted by closed sums over the staircase, and decode batches are counted for each batch size.
 """
 
-from bisect import bisect_right, insort
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -39,11 +39,6 @@ class _Level:
     low: int
     high: int
     stairs: Stairs
-
-    def holds(self, query_len: int, blocks: int) -> bool:
-        """Return True if a bucket of this level is at least as large in both dimensions."""
-        index = bisect_right(self.stairs, -query_len, key=lambda step: -step[0])
-        return index > 0 and self.stairs[index - 1][1] >= blocks
 
 
 def coverage_levels(buckets: Sequence[Bucket], max_sequences: int) -> Iterator[_Level]:
@@ -85,27 +80,15 @@ def _merge_stairs(row: Sequence[Bucket], larger: Stairs) -> Stairs:
     return tuple(stairs)
 
 
-def _inner_corners(levels: Iterable[_Level]) -> Iterator[tuple[_Level, Iterator[Bucket]]]:
-    """Yield each level of a coverage with the smallest uncovered shapes of this level.
+def _inner_corners(stairs: Stairs) -> Iterator[Bucket]:
+    """Yield the smallest single prompts outside a staircase.
 
-    If one dimension of such a shape is smaller by one, a bucket covers it. `levels` come from coverage_levels().
+    If one dimension of such a prompt is smaller by one, a bucket holds the prompt.
     """
-    level_above: _Level | None = None
-    for level in levels:
-        if level_above is not None:
-            yield level_above, _level_corners(level_above, level)
-        level_above = level
-    if level_above is not None:
-        yield level_above, _level_corners(level_above, None)
-
-
-def _level_corners(level: _Level, level_below: _Level | None) -> Iterator[Bucket]:
-    """Yield each smallest uncovered shape of this level that the level below covers with one sequence fewer."""
-    query_lens = (*(query_len + 1 for query_len, _ in level.stairs), 1)
-    contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
+    query_lens = (*(query_len + 1 for query_len, _ in stairs), 1)
+    contexts = (0, *(blocks + 1 for _, blocks in stairs))
     for query_len, context in zip(query_lens, contexts, strict=True):
-        if level_below is None or level_below.holds(query_len, context):
-            yield Bucket(level.low, query_len, context)
+        yield Bucket(1, query_len, context)
 
 
 # The most gaps of a phase in the list. The totals count all gaps.
@@ -176,8 +159,8 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     """
     gap_starts = _GapStarts()
     # There is only one level, because a bucket of any batch size holds a single prompt.
-    [(level, corners)] = _inner_corners(coverage_levels(buckets, 1))
-    for corner in corners:
+    [level] = coverage_levels(buckets, 1)
+    for corner in _inner_corners(level.stairs):
         if _is_admissible_prompt(corner, limits):
             gap_starts.add(corner)
     return PhaseCoverage(

@@ -98,7 +98,7 @@ def _prompt_shares(limits: Limits) -> Iterator[tuple[str, float, Bucket, float]]
         max_batch_size = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query_len)
         for batch_size in geometric_prior_sizes(2, max_batch_size, 1) if max_batch_size > 1 else ():
             yield "several prompts", 1.0, Bucket(batch_size, query_len, 0), 1.0
-        max_context = most_context_kv_blocks_for_query(limits, query_len) if limits.has_context else 0
+        max_context = most_context_kv_blocks_for_query(limits, query_len)
         contexts = geometric_prior_sizes(1, max_context, CONTEXT_POINTS) if max_context else []
         for context_blocks in contexts:
             yield "one prompt with context", 1.0, Bucket(1, query_len, context_blocks), 1 / len(contexts)

@@ -71,6 +71,7 @@ class Search:
         self._costs: list[float] = []
         self._prices: list[float] = []
         self._holders: list[list[int]] = []
+        # Only the decode phase has rows.
         self._tops: dict[int, int] = {}
         self._fixed: set[int] = set()
         self._row_starts: list[list[int]] = [[]]
@@ -100,7 +101,7 @@ class Search:
         if phase.rows:
             sizes = sorted({bucket.batch_size for bucket in buckets})
             tops = [positions[needed[-1]._replace(batch_size=size)] for size in sizes]
-            self._tops |= {positions[bucket]: tops[bisect_left(sizes, bucket.batch_size)] for bucket in buckets}
+            self._tops = {positions[bucket]: tops[bisect_left(sizes, bucket.batch_size)] for bucket in buckets}
             sums = [0.0] * len(sizes)
             for cell, weight in phase.cells.items():
                 sums[min(bisect_left(sizes, cell.batch_size), len(sizes) - 1)] += weight

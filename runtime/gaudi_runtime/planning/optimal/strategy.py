@@ -46,7 +46,7 @@ def optimal_strategy_buckets(
         if settings.traffic is None
         else parse_traffic(settings.traffic)
     )
-    optimizer = Optimizer(traffic, limits, kv_blocks, cost)
+    optimizer = Optimizer(traffic, limits, kv_blocks)
     warnings = [
         f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight exceeds the limits and was ignored"
         for phase in BOTH

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -51,6 +52,12 @@ def test_every_joint_batch_of_two_cores_has_its_bucket(
             padded = [plan.find(phase, *random_batch(random, limits, phase)) for _ in range(2)]
             if None not in padded:
                 assert tuple(map(max, *padded)) in planned
+
+
+def test_joint_bucket_beyond_the_maximum_is_refused() -> None:
+    decode = (Bucket(1, 1, 8), Bucket(2, 1, 4))
+    with pytest.raises(PlanImpossible, match="more than 2 buckets of a phase"):
+        add_joint_buckets(BucketPlan((Bucket(1, 128, 0),), decode), limits_of(4096, 1, contiguous=False), 2)
 
 
 def test_too_many_joint_buckets_are_refused() -> None:

@@ -106,6 +106,14 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"gapless": False, "contiguous_paged_attention": False},
         "no decode bucket is within the limits",
     ),
+    "no block count for a batch": (
+        {
+            "strategy": "linear",
+            "decode": {"batchSize": {"min": 64, "step": 64, "max": 64}, "blocks": {"min": 1, "step": 1, "max": 5}},
+        },
+        {"gapless": False, "contiguous_paged_attention": False},
+        "no decode bucket is within the limits",
+    ),
     "wrong line": (file("(1, 128"), {}, "bucket file, line 1: the line is not a tuple"),
     "file without decode": (file("(1, 8192, 0)"), {}, "the bucket file has no decode bucket"),
     "wrong traffic": (optimal(traffic="prompt 1"), {}, "bucketing.optimal.traffic: line 1: the line has 2 fields"),

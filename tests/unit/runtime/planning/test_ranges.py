@@ -252,3 +252,9 @@ def test_ranges_are_described_as_the_plugin_logs_them(strategy: Strategy, lines:
         max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, block_size=128, prefix_caching=True
     )
     assert range_config_lines(BucketPolicy(strategy=strategy), limits, DeviceBlocks(60, 128, 128)) == lines
+
+
+def test_ranges_without_context_are_described_without_blocks() -> None:
+    limits = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, block_size=128)
+    prompt, _ = range_config_lines(BucketPolicy(strategy=Strategy.LINEAR), limits, DeviceBlocks(60, 128, 128))
+    assert prompt == "Prompt bucket config (min, step, max_warmup) bs:[1, 1, 1], query:[128, 128, 1024]"

@@ -84,6 +84,10 @@ def test_dimension_without_variation_has_its_value_and_the_largest() -> None:
     assert choose_axes(prompts(1000, 1000, context=True), traffic)[2] == [3, 8]
 
 
+def test_dimension_in_which_all_traffic_has_the_largest_value_has_only_this_value() -> None:
+    assert choose_axes(prompts(1000, 2048), {Bucket(1, 1000, 0): 1.0})[1] == [1000]
+
+
 def test_shape_that_rounding_makes_inadmissible_is_not_rounded() -> None:
     space = prompts(512, 1024, prefills=4)
     axes: Axes = ([2, 4], [256, 512], [0])

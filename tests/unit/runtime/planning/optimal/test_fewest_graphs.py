@@ -1,5 +1,6 @@
 """The number of graphs of a plan without a budget."""
 
+import re
 from functools import cache
 
 import pytest
@@ -69,6 +70,23 @@ def test_traffic_of_a_single_shape_needs_three_graphs() -> None:
     # bucket is for the largest batch.
     assert [bucket.num_blocks for bucket in buckets] == [100, 1200, 1200]
     assert buckets[-1] == Bucket(32, 1, 1200)
+
+
+def few_decode_buckets(shape: Bucket) -> tuple[Bucket, ...]:
+    """Return the buckets for one decode shape with at most four sequences and 64 KV blocks."""
+    limits = LIMITS.model_copy(update={"max_model_len": 2048, "max_num_seqs": 4, "max_num_batched_tokens": 2048})
+    reference = FewestGraphsReference(make_plan(EXPONENTIAL, limits, 64), limits, COST)
+    return find_fewest_buckets(DECODE, (PriorTrafficKind("traffic", {shape: 1.0}),), 64, reference)
+
+
+def test_later_start_is_used_if_its_plan_has_one_graph_fewer() -> None:
+    # A row for two sequences would need three graphs: (2, 1, 20), (2, 1, 64) and (4, 1, 64).
+    assert few_decode_buckets(Bucket(2, 1, 20)) == (Bucket(4, 1, 20), Bucket(4, 1, 64))
+
+
+def test_shape_beyond_the_limits_is_a_defect() -> None:
+    with pytest.raises(AssertionError, match=re.escape("(5, 1, 20) has no bucket")):
+        few_decode_buckets(Bucket(5, 1, 20))
 
 
 @pytest.mark.parametrize("phase", list(BucketPhase))

@@ -95,6 +95,14 @@ def test_prompt_kinds_depend_on_the_limits(change: dict[str, int], expected: lis
     assert names(PROMPT, LIMITS.model_copy(update=change)) == expected
 
 
+def test_contexts_of_a_query_share_the_compute_of_one_prompt() -> None:
+    single, with_context = prior_traffic(PROMPT, LIMITS.model_copy(update={"prefix_caching": True}), 2000, COST)
+    # Only the longest prompts have no room for context.
+    queries = {shape.query_len for shape in with_context.weights}
+    assert 1 < len(queries) < len(single.weights)
+    assert compute(PROMPT, with_context) == pytest.approx(len(queries))
+
+
 def test_sequences_are_limited_by_the_device_memory() -> None:
     kinds = prior_traffic(DECODE, LIMITS, 128, COST)
     full = [shape for kind in kinds if kind.name.endswith("of 32 to 64 blocks") for shape in kind.weights]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.bucket_plan import BucketPlan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
@@ -16,7 +17,7 @@ from gaudi_runtime.planning.optimal import cost
 from gaudi_runtime.planning.optimal.cost import Price
 from gaudi_runtime.planning.optimal.fewest_graphs import TOLERANCE
 from gaudi_runtime.planning.optimal.optimizer import Optimizer
-from gaudi_runtime.planning.optimal.strategy import optimal_strategy_buckets
+from gaudi_runtime.planning.optimal.strategy import forecast_strategy_padding, optimal_strategy_buckets
 from gaudi_runtime.planning.planner import make_plan
 from gaudi_runtime.traffic.histogram import parse_traffic
 
@@ -150,6 +151,20 @@ def test_traffic_beyond_the_limits_is_reported() -> None:
     assert chosen.warnings == (
         "bucketing.optimal.traffic: 37.17% of the prompt weight exceeds the limits and was ignored",
     )
+
+
+def test_padding_is_forecast_for_each_class_of_batch_sizes() -> None:
+    learned = OptimalSettings(traffic="prompt 1 256 0 1\ndecode 1 1 10 1\ndecode 2 1 20 1")
+    policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=learned)
+    chosen = BucketPlan(prompt=(Bucket(1, 512, 0),), decode=(Bucket(2, 1, 20),))
+    found = forecast_strategy_padding(policy, LIMITS, chosen)
+    token_cost = cost.typical_cost(128)
+    prompt, decode = BucketPhase.PROMPT, BucketPhase.DECODE
+    ratio = token_cost(prompt, Bucket(1, 512, 0)) / token_cost(prompt, Bucket(1, 256, 0))
+    assert found[prompt].by_size == {1: pytest.approx(ratio)}
+    full, half = token_cost(decode, Bucket(2, 1, 20)), token_cost(decode, Bucket(1, 1, 10))
+    assert found[decode].by_size == {1: pytest.approx(full / half), 2: pytest.approx(1.0)}
+    assert found[decode].overall == pytest.approx(2 * full / (full + half))
 
 
 def test_same_budget_returns_the_same_plan() -> None:
