@@ -84,7 +84,7 @@ def test_dimension_without_variation_has_its_value_and_the_largest() -> None:
     assert choose_axes(prompts(1000, 1000, context=True), traffic)[2] == [3, 8]
 
 
-def test_dimension_in_which_all_traffic_has_the_largest_value_has_only_this_value() -> None:
+def test_dimension_with_only_the_largest_value_has_one_value() -> None:
     assert choose_axes(prompts(1000, 2048), {Bucket(1, 1000, 0): 1.0})[1] == [1000]
 
 

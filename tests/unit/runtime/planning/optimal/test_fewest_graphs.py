@@ -79,7 +79,7 @@ def few_decode_buckets(shape: Bucket) -> tuple[Bucket, ...]:
     return find_fewest_buckets(DECODE, (PriorTrafficKind("traffic", {shape: 1.0}),), 64, reference)
 
 
-def test_later_start_is_used_if_its_plan_has_one_graph_fewer() -> None:
+def test_start_with_one_graph_fewer_is_used() -> None:
     # A row for two sequences would need three graphs: (2, 1, 20), (2, 1, 64) and (4, 1, 64).
     assert few_decode_buckets(Bucket(2, 1, 20)) == (Bucket(4, 1, 20), Bucket(4, 1, 64))
 
