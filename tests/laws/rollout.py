@@ -132,7 +132,7 @@ def _is_unapproved(revision: str, moment: Moment) -> bool:
 
 
 def canary_is_alone(history: History) -> Iterator[str]:
-    """While other revisions serve, a new revision gets a second pod only after its first pod serves."""
+    """While other good revisions serve, a new revision gets a second pod only after its first pod serves."""
     for number, before, now in history.steps():
         pictures = history.pictures(number)
         for revision, desired in now.replica_sets.items():
@@ -197,7 +197,8 @@ def _on_trial(revision: str, moment: Moment) -> bool:
     proven = moment.status.get("revision", {}).get("stable") == revision
     # Consider only pods whose ReplicaSet still exists. The garbage collector deletes the other pods, so the law does
     # not protect them.
-    serving = {moment.pods[uid].revision for uid in moment.endpoints} & set(moment.replica_sets)
+    # The canary of a failed revision may still serve, but the last good revision must not wait for it.
+    serving = {moment.pods[uid].revision for uid in moment.endpoints} & set(moment.replica_sets) - moment.failed
     held = moment.spec.get("rollout", {}).get("paused", False)
     return not proven and not held and bool(serving) and revision not in serving
 

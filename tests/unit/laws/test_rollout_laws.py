@@ -105,6 +105,13 @@ def test_second_pod_after_the_canary_is_ready_is_allowed() -> None:
     assert not list(rollout.canary_is_alone(good))
 
 
+def test_last_good_revision_grows_beside_a_failed_canary() -> None:
+    moments = (
+        moment(at, C, failed=frozenset({NEW}), replica_sets={OLD: count, NEW: 1}) for at, count in ((0, 1), (9, 3))
+    )
+    assert not list(rollout.canary_is_alone(history(*moments)))
+
+
 def test_failed_revision_with_new_pods_breaks_a_law() -> None:
     failed, status = frozenset({NEW}), {"revision": {"stable": OLD}}
     kept = (Child("ControllerRevision", f"tiny-{OLD}", "mine"),)
