@@ -170,6 +170,37 @@ def test_later_installation_of_classes_ends_the_term(new_term: Callable[..., Ter
     assert term.task.result() is True
 
 
+def test_uninstalled_kind_whose_first_list_failed_ends_the_term(new_term: Callable[..., Term]) -> None:
+    term = new_term()
+    term.memory.answers = [OURS, GROUPS]
+    term.run()
+    term.list(EVERYWHERE)
+    term.session.failing_kinds.add(LEADER_WORKER_SET)
+    term.run(10)
+    assert term.task
+    assert term.task.done()
+    assert term.task.result() is True
+
+
+def test_served_kind_with_a_failing_watch_keeps_the_term(new_term: Callable[..., Term]) -> None:
+    term = new_term()
+    term.memory.always[f"/apis/{LEADER_WORKER_SET.api_version}"] = GROUPS
+    term.run()
+    term.session.failing_kinds.add(LEADER_WORKER_SET)
+    term.run(60)
+    assert term.task
+    assert not term.task.done()
+
+
+def test_watched_kind_is_not_discovered_again(new_term: Callable[..., Term]) -> None:
+    term = new_term()
+    term.memory.answers = [OURS, GROUPS]
+    term.run()
+    term.memory.requests.clear()
+    term.run(60)
+    assert not [path for _, path in term.memory.requests if path.startswith("/apis/")]
+
+
 def test_unneeded_optional_kind_is_not_discovered(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.memory.exists(gaudi_inference("narrow", NAMESPACE), seen=False)
