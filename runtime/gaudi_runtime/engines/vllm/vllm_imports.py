@@ -1,6 +1,6 @@
 """All imports of vLLM in the runtime's process, with the module paths of the supported releases (versions.py).
 
-Modules are imported only when needed, because the imports take twenty seconds. Do not import them on the event loop.
+Modules are imported only when needed, because the imports take about ten seconds. Do not import them on the event loop.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Steps that vLLM's scheduler passes to a worker, with only the fields that are recorded.
 
-Importing the real classes takes twenty seconds. tests/vllm runs the same code with the real classes.
+Importing the real classes takes about ten seconds. tests/vllm runs the same code with the real classes.
 """
 
 from collections.abc import Mapping
