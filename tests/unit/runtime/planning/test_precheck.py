@@ -56,7 +56,7 @@ CHOICES = st.fixed_dictionaries(
 
 
 @given(POLICIES, CHOICES, st.sampled_from([3, 500, 3000]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_precheck_refuses_ranges_that_the_planner_refuses(
     policy: dict[str, Any], choices: dict[str, Any], kv_blocks: int
 ) -> None:
