@@ -17,7 +17,8 @@ from tests.e2e.specs import VLLM
 from tests.support.hub_server import COMMIT, REPO, HubState, running
 
 NAME = "fetched"
-PATIENCE = 180
+PATIENCE = 600
+"""Two pods of vLLM start beside two other clusters on two cores."""
 
 
 @pytest.fixture
