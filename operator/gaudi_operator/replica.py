@@ -125,7 +125,7 @@ class OperatorReplica:
         return 0 if stop_signal.done() else 1
 
     async def _run_terms(self) -> None:
-        """Run terms under one lease. A new term starts for a new kind, because kopf cannot add kinds while it runs."""
+        """Run terms under one lease. A new term starts for other kinds, which kopf cannot change while it runs."""
         while await self.leader.run():
             self.leader.stop_work()
             self.leader = self._new_leader()

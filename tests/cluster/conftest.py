@@ -158,9 +158,13 @@ def leader_worker_sets(control_plane: ControlPlane, objects: Objects) -> Iterato
     definition = yaml.safe_load(path.read_text())
     served = ("api-resources", "--api-group=leaderworkerset.x-k8s.io", "--output=name")
     objects.put(definition)
-    control_plane.wait(lambda: "leaderworkersets" in control_plane.kubectl(*served), "LeaderWorkerSets to be served")
-    yield
-    objects.delete(definition)
+    try:
+        control_plane.wait(
+            lambda: "leaderworkersets" in control_plane.kubectl(*served), "LeaderWorkerSets to be served"
+        )
+        yield
+    finally:
+        objects.delete(definition)
     control_plane.wait(lambda: "leaderworkersets" not in control_plane.kubectl(*served), "their definition to be gone")
 
 

@@ -18,7 +18,7 @@ from tests.support.hub_server import COMMIT, REPO, HubState, running
 
 NAME = "fetched"
 PATIENCE = 600
-"""Two pods of vLLM start beside two other clusters on two cores."""
+"""Two vLLM pods start while two other test clusters use the same two cores."""
 
 
 @pytest.fixture

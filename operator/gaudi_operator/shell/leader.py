@@ -113,7 +113,10 @@ class Leader:
         self._controller = Controller(reconciler, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
-        """Run until cancelled, the watches end, or other kinds must be watched. Returns True for other kinds."""
+        """Run until cancelled, until the watches end, or until other kinds must be watched.
+
+        Returns True if other kinds must be watched.
+        """
         async with self._report_poller, self._publisher, self._policy_checks:
             return await self._watch()
 

@@ -4,12 +4,11 @@ Modules are imported only when needed, because the imports take about ten second
 """
 
 import asyncio
-import gc
 import io
 from argparse import Namespace
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, redirect_stderr
+from contextlib import asynccontextmanager, redirect_stderr
 from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
@@ -117,23 +116,12 @@ def check_in_thread(engine: Any) -> None:
     engine.generate = generate_checked
 
 
-@contextmanager
-def garbage_collection_disabled() -> Iterator[None]:
-    """Disable garbage collection in the block. It takes a fifth of the time of vLLM's imports, and frees nothing."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
     """Import vLLM's parser and parse these arguments. Raises ConfigError with vLLM's error message."""
     stop_at_first_error()
-    with garbage_collection_disabled():
-        from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-        make_arg_parser = import_module(installed_layout().arguments).make_arg_parser
+    make_arg_parser = import_module(installed_layout().arguments).make_arg_parser
     output = io.StringIO()
     try:
         with redirect_stderr(output):

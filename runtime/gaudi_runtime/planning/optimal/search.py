@@ -71,7 +71,7 @@ class Search:
         self._costs: list[float] = []
         self._prices: list[float] = []
         self._holders: list[list[int]] = []
-        # Only the decode phase has rows.
+        # The bucket with all blocks in the row of each bucket. Only the decode phase has rows.
         self._tops: dict[int, int] = {}
         self._fixed: set[int] = set()
         self._row_starts: list[list[int]] = [[]]

@@ -1,4 +1,4 @@
-"""A leader waits for its CRD, reports why it waits, and starts a new term when optional kinds appear."""
+"""A leader waits for its CRD, reports why it waits, and ends its term when optional kinds appear or disappear."""
 
 import asyncio
 import json
@@ -55,6 +55,11 @@ class Term:
         """Run the leader for `seconds`."""
         self.task = self.task or self.loop.create_task(self.leader.run())
         self.loop.run_until(self.loop.time() + seconds)
+
+    @property
+    def ended_for_other_kinds(self) -> bool:
+        """Whether the term has ended because other kinds must be watched."""
+        return self.task is not None and self.task.done() and self.task.result()
 
     def list(self, kinds: Collection[Kind], namespace: str | None = None) -> None:
         """Deliver the first lists of these kinds."""
@@ -152,9 +157,7 @@ def test_installation_of_a_needed_kind_ends_the_term(new_term: Callable[..., Ter
     term.list(EVERYWHERE)
     term.memory.always[f"/apis/{LEADER_WORKER_SET.api_version}"] = GROUPS
     term.run(10)
-    assert term.task
-    assert term.task.done()
-    assert term.task.result() is True
+    assert term.ended_for_other_kinds
 
 
 def test_later_installation_of_classes_ends_the_term(new_term: Callable[..., Term]) -> None:
@@ -165,9 +168,7 @@ def test_later_installation_of_classes_ends_the_term(new_term: Callable[..., Ter
     term.list(WATCHED)
     del term.memory.always[path]
     term.run(10)
-    assert term.task
-    assert term.task.done()
-    assert term.task.result() is True
+    assert term.ended_for_other_kinds
 
 
 def test_uninstalled_kind_whose_first_list_failed_ends_the_term(new_term: Callable[..., Term]) -> None:
@@ -177,9 +178,7 @@ def test_uninstalled_kind_whose_first_list_failed_ends_the_term(new_term: Callab
     term.list(EVERYWHERE)
     term.session.failing_kinds.add(LEADER_WORKER_SET)
     term.run(10)
-    assert term.task
-    assert term.task.done()
-    assert term.task.result() is True
+    assert term.ended_for_other_kinds
 
 
 def test_served_kind_with_a_failing_watch_keeps_the_term(new_term: Callable[..., Term]) -> None:
@@ -188,8 +187,7 @@ def test_served_kind_with_a_failing_watch_keeps_the_term(new_term: Callable[...,
     term.run()
     term.session.failing_kinds.add(LEADER_WORKER_SET)
     term.run(60)
-    assert term.task
-    assert not term.task.done()
+    assert not term.ended_for_other_kinds
 
 
 def test_watched_kind_is_not_discovered_again(new_term: Callable[..., Term]) -> None:
