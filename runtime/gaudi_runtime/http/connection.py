@@ -195,7 +195,7 @@ class Connection(HttpToolsProtocol):
 
     def _check_framing(self) -> None:
         version = self.parser.get_http_version()
-        header_counts = Counter(name for name, _ in self.headers)
+        host_count = [name for name, _ in self.headers].count(b"host")
         encodings = [value for name, value in self.headers if name == b"transfer-encoding"]
         if version not in VERSIONS:
             self._reject("the HTTP version must be 1.0 or 1.1")
@@ -203,7 +203,7 @@ class Connection(HttpToolsProtocol):
             # The parser treats everything after an upgrade as another protocol, including the body. Other servers read
             # the body as HTTP.
             self._reject("the Upgrade header is not supported. Remove it (Java: HttpClient.Version.HTTP_1_1)")
-        if header_counts[b"host"] > 1 or (version == "1.1" and not header_counts[b"host"]):
+        if host_count > 1 or (version == "1.1" and not host_count):
             self._reject("a request must have exactly one Host header")
         if encodings and (version == "1.0" or [encoding.strip().lower() for encoding in encodings] != [b"chunked"]):
             self._reject("Transfer-Encoding must be chunked, and must be absent in HTTP/1.0")

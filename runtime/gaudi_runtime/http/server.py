@@ -25,7 +25,7 @@ T = TypeVar("T")
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, limits: ConnectionLimits, certificate: Certificate | None) -> None:
         super().__init__(config)
-        self._limits, self._certificate = limits, certificate
+        self._connection_type, self._certificate = connection_type(limits), certificate
         self.stop = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -42,12 +42,15 @@ class _Server(uvicorn.Server):
         self.started = True
 
     def _create_connection(self) -> Connection:
-        return connection_type(self._limits)(self.config, self.server_state, {})
+        return self._connection_type(self.config, self.server_state, {})
 
     def _create_handshake(self) -> Handshake:
         assert self._certificate is not None  # noqa: S101 - there is none without it
         return Handshake(
-            self._certificate.context, self._limits, self.server_state.connections, self._create_connection
+            self._certificate.context,
+            self._connection_type.limits,
+            self.server_state.connections,
+            self._create_connection,
         )
 
     @contextlib.contextmanager

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 
+HTTP_METRICS = "PrometheusInstrumentatorMiddleware"
 CONTAINERS = ("list_schema", "tuple_schema", "set_schema", "frozenset_schema", "dict_schema")
 """The functions of pydantic_core.core_schema that describe containers of any number of values."""
 
@@ -168,12 +169,21 @@ def _inspect_models_in_process() -> None:
     setattr(registry, "_run_in_subprocess", lambda fn: fn())  # noqa: B010 - private, and typed otherwise
 
 
+def build_app(arguments: Namespace, tasks: Sequence[str], model_config: Any) -> Any:
+    """Build vLLM's OpenAI application without the middleware that measures HTTP requests."""
+    app = import_module(installed_layout().app).build_app(arguments, tasks, model_config)
+    # For each request, the middleware searches all routes for the label of metrics that the status port does not show.
+    app.user_middleware = [each for each in app.user_middleware if each.cls.__name__ != HTTP_METRICS]
+    app.middleware_stack = app.build_middleware_stack()
+    return app
+
+
 @asynccontextmanager
 async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncIterator[ASGIApp]:
     """Import vLLM's OpenAI application and run it with `engine` during the application's lifespan."""
     layout = installed_layout()
     tasks = await engine.get_supported_tasks()
-    app = import_module(layout.app).build_app(arguments, tasks, engine.model_config)
+    app = build_app(arguments, tasks, engine.model_config)
     await import_module(layout.state).init_app_state(engine, app.state, arguments, tasks)
     # vLLM sets `should_exit` on this object after its engine has died. Nothing here reads the attribute, because
     # watch.py detects the death.

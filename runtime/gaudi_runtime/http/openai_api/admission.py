@@ -58,7 +58,8 @@ def count_sequences_to_admit(prompts: Any, n: Any) -> int:
     """
     is_batch = isinstance(prompts, list) and prompts and not isinstance(prompts[0], int)
     try:
-        choices = max(1, COUNT.validate_python(n))
+        # Most requests have no `n`, and an error of pydantic takes longer than all other checks of a request.
+        choices = 1 if n is None else max(1, COUNT.validate_python(n))
     except ValidationError:
         choices = 1
     return choices * (len(prompts) if is_batch else 1)

@@ -13,6 +13,8 @@ from gaudi_runtime.http.openai_api.errors import Overloaded
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_TOTAL_BYTES = 16 * MAX_BODY_BYTES
 """The most bytes of all bodies that are being read and checked. An admitted request is limited by its places."""
+SMALL_BYTES = 64 * 1024
+"""The most bytes of a body that is not counted if it arrives in one part. A head may have as many bytes."""
 
 
 class BodyReader:
@@ -31,11 +33,15 @@ class BodyReader:
 
         Raises Overloaded if the body is given up, HTTPException if it is too large, and ClientDisconnect.
         """
+        part, is_complete = await _receive_part(receive)
+        if is_complete and len(part) <= SMALL_BYTES:
+            yield part
+            return
         try:
             async with asyncio.timeout(None) as reading:
                 self._sizes[reading] = 0
                 try:
-                    yield await self._join_parts(reading, receive)
+                    yield await self._join_parts(reading, receive, part, is_complete=is_complete)
                 finally:
                     del self._sizes[reading]
         except TimeoutError as error:
@@ -45,15 +51,14 @@ class BodyReader:
                 code="bodies_too_large",
             ) from error
 
-    async def _join_parts(self, reading: asyncio.Timeout, receive: Receive) -> bytes:
-        parts, is_complete = list[bytes](), False
+    async def _join_parts(self, reading: asyncio.Timeout, receive: Receive, part: bytes, *, is_complete: bool) -> bytes:
+        """Return a whole body, of which the first part was received."""
+        parts = [part]
+        self._count_bytes(reading, len(part))
         while not is_complete:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            parts.append(message.get("body", b""))
-            is_complete = not message.get("more_body", False)
-            self._count_bytes(reading, len(parts[-1]))
+            part, is_complete = await _receive_part(receive)
+            parts.append(part)
+            self._count_bytes(reading, len(part))
         return b"".join(parts)
 
     def _count_bytes(self, reading: asyncio.Timeout, received_bytes: int) -> None:
@@ -65,3 +70,11 @@ class BodyReader:
             largest = max(self._sizes, key=self._sizes.__getitem__)
             self._sizes[largest] = 0  # its task frees the bytes as soon as it runs
             largest.reschedule(0)
+
+
+async def _receive_part(receive: Receive) -> tuple[bytes, bool]:
+    """Return a part of a body, and whether it is the last one. Raises ClientDisconnect."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message.get("body", b""), not message.get("more_body", False)

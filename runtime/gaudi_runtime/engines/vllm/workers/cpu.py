@@ -21,7 +21,7 @@ from gaudi_runtime.engines.vllm.ranks import BucketOutcome
 from gaudi_runtime.engines.vllm.workers.capabilities import refuse_pooling
 from gaudi_runtime.engines.vllm.workers.compile_times import StepCompiles, watch_dynamo
 from gaudi_runtime.engines.vllm.workers.generators import RewindableGenerators
-from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row, observed_shape, scheduled_sequences
+from gaudi_runtime.engines.vllm.workers.observed_shapes import ObservedShapes, Row, observed_shape
 from gaudi_runtime.errors import UnsupportedModel
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
 
@@ -117,7 +117,7 @@ class CpuVerbs:
         """Execute a step and, during serving, count it."""
         if self._observed_shapes is None or not step.total_num_scheduled_tokens:
             return execute(step)
-        shape = observed_shape(scheduled_sequences(step), self._worker.cache_config.block_size)
+        shape = observed_shape(step, self._worker.cache_config.block_size)
         if self._compiled_model is None:
             answer = execute(step)
             self._observed_shapes.count_batch(shape)

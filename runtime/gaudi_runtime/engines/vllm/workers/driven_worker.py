@@ -4,6 +4,7 @@ The worker is a subclass and not a worker extension, because vLLM rejects an ext
 also call the methods of a subclass.
 """
 
+import gc
 import json
 import logging
 import os
@@ -73,7 +74,7 @@ class DrivenWorker:
                     self.gaudi_verbs = self.gaudi_create_verbs()
                 answer = getattr(self.gaudi_verbs, verb)(*arguments)
             if verb == "start_serving":
-                self.gaudi_reset_seed()
+                self.gaudi_forget_warmup()
             # Convert the answer through JSON, so that it contains only plain data. An object that vLLM cannot encode
             # would stop the thread that sends answers, and then no request gets an answer.
             return {"answer": json.loads(json.dumps(answer))}
@@ -84,11 +85,16 @@ class DrivenWorker:
             # Return the error as text, because the runtime process may not be able to decode the error object.
             return {"reason": "Crashed", "message": f"{type(error).__name__}: {error}"}
 
-    def gaudi_reset_seed(self) -> None:
-        """Reset the seed. Otherwise answers would depend on the random numbers that warm-up has used."""
+    def gaudi_forget_warmup(self) -> None:
+        """Reset the seed, and exclude all objects of the start and the warm-up from garbage collections."""
         from vllm.utils.torch_utils import set_random_seed
 
+        # Without the reset, answers would depend on the random numbers that warm-up has used.
         set_random_seed(self.vllm_config.model_config.seed)  # type: ignore[attr-defined]
+        # vLLM freezes its objects before this warm-up, and only in some processes. A collection of all objects stops a
+        # worker for a quarter of a second, and the other ranks wait.
+        gc.collect()
+        gc.freeze()
 
     def gaudi_create_verbs(self) -> Any:
         """Return the object that executes the calls on this platform."""

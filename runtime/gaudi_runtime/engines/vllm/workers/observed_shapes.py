@@ -1,7 +1,6 @@
 """The shapes that a worker observes during serving, and the shapes that had to be compiled."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,32 +14,17 @@ Shape = tuple[str, int, int, int]
 """Phase, sequences, query in tokens, KV blocks (prompt: longest context; decode: of the whole batch)."""
 
 
-@dataclass(frozen=True)
-class ScheduledSequence:
-    """One sequence in a step of a worker: `computed_tokens` cached and `query_tokens` new tokens."""
-
-    computed_tokens: int
-    query_tokens: int
-
-
-def observed_shape(sequences: Iterable[ScheduledSequence], block_size: int) -> Shape:
-    """Return the shape of a step in the units of a plan with `steps_by_tokens`.
+def observed_shape(step: Any, block_size: int) -> Shape:
+    """Return the shape of a step, vLLM's SchedulerOutput, in the units of a plan with `steps_by_tokens`.
 
     If any sequence has more than one new token, the step counts as one prompt with all its tokens and without context.
     """
-    step = list(sequences)
-    if any(sequence.query_tokens > 1 for sequence in step):
-        return BucketPhase.PROMPT, 1, sum(sequence.query_tokens for sequence in step), 0
-    blocks = sum(_block_count(sequence.computed_tokens + sequence.query_tokens, block_size) for sequence in step)
-    return BucketPhase.DECODE, len(step), 1, blocks
-
-
-def scheduled_sequences(step: Any) -> list[ScheduledSequence]:
-    """Return the sequences of a step from vLLM's SchedulerOutput."""
-    token_counts, cached_requests = step.num_scheduled_tokens, step.scheduled_cached_reqs
-    computed_tokens = {request.req_id: request.num_computed_tokens for request in step.scheduled_new_reqs}
-    computed_tokens.update(zip(cached_requests.req_ids, cached_requests.num_computed_tokens, strict=True))
-    return [ScheduledSequence(computed_tokens.get(name, 0), query) for name, query in token_counts.items()]
+    tokens, sequences = step.total_num_scheduled_tokens, len(step.num_scheduled_tokens)
+    if tokens > sequences:
+        return BucketPhase.PROMPT, 1, tokens, 0
+    computed_tokens = list(step.scheduled_cached_reqs.num_computed_tokens)
+    computed_tokens += (request.num_computed_tokens for request in step.scheduled_new_reqs)
+    return BucketPhase.DECODE, sequences, 1, sum(computed // block_size + 1 for computed in computed_tokens)
 
 
 @dataclass(frozen=True)
@@ -78,7 +62,3 @@ class ObservedShapes:
 def _row(shape: Shape, padded: PaddedRun | None, batches: int, compiles: int) -> Row:
     phase, *sizes = shape
     return [str(phase), sizes, [*padded.bucket, padded.warm] if padded else None, batches, compiles]
-
-
-def _block_count(tokens: int, block_size: int) -> int:
-    return -(-tokens // block_size)

@@ -59,7 +59,7 @@ class Cluster:
             runner = plugin(card)
             worker = object.__new__(DrivenWorker)
             worker.gaudi_verbs = HpuVerbs(runner, bridge(card))
-            worker.gaudi_reset_seed = lambda: None  # type: ignore[method-assign]
+            worker.gaudi_forget_warmup = lambda: None  # type: ignore[method-assign]
             self.runners.append(runner)
             self.workers.append(worker)
         self.vllm = FakeVllm(*(partial(self.reply, core) for core in range(self.cores)))

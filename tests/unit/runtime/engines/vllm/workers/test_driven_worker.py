@@ -1,5 +1,6 @@
 """Our worker class on a card: the plugin's methods that it overrides, its counters, errors, and execution mode."""
 
+import gc
 import importlib
 import os
 import sys
@@ -210,6 +211,16 @@ def test_seed_is_reset_when_serving_starts(worker_class: Any, card: Card) -> Non
     """The samples of requests must not depend on the buckets that were warmed."""
     started_worker(worker_class).gaudi("start_serving", [])
     assert card.log[-1] == f"seed {SEED}"
+
+
+def test_garbage_collections_skip_the_objects_of_the_start(worker_class: Any) -> None:
+    """A collection of all objects of a worker stops every rank for a quarter of a second."""
+    gc.unfreeze()
+    try:
+        started_worker(worker_class).gaudi("start_serving", [])
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_verbs_run_in_inference_mode_like_requests(worker_class: Any) -> None:
