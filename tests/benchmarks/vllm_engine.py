@@ -9,6 +9,7 @@ client of vLLM's own benchmark. The exit code is 1 if a limit is missed.
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +21,7 @@ from tests.benchmarks import figures, vllm_first_requests, vllm_overhead, vllm_s
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.vllm_first_requests import Firsts, compiles_met
 from tests.benchmarks.vllm_load import import_client
-from tests.benchmarks.vllm_overhead import Comparison
+from tests.benchmarks.vllm_overhead import Comparison, Runs
 from tests.benchmarks.vllm_servers import ours, theirs
 from tests.benchmarks.vllm_starts import Start, our_start, their_start
 from tests.vllm.configs import vllm_config
@@ -29,6 +30,7 @@ WIDTH = 120
 STARTS = 3
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 OURS, THEIRS = "ours, eager", "vLLM's own server, eager"
+SERVERS = {OURS: (ours, our_start), THEIRS: (theirs, their_start)}
 COLD, KEPT, UNWARMED = (
     "ours, torchCompile, nothing compiled before",
     "ours, torchCompile, compiled code kept",
@@ -49,17 +51,18 @@ def compiled_config(folder: Path, *, warm: bool = True) -> RuntimeConfig:
 
 
 def eager(folder: Path, pairs: int) -> tuple[list[Start], list[Comparison]]:
-    """Start each server three times alone, in alternating order, then run the load on both together."""
-    config, starts = eager_config(folder), []
-    for _ in range(STARTS):
-        with theirs(folder, config) as rival:
-            starts.append(their_start(THEIRS, rival))
-        with ours(folder, config) as server:
-            starts.append(our_start(OURS, server))
-    with theirs(folder, config) as rival, ours(folder, config) as server:
-        rival.until_healthy()
-        server.until_serving()
-        return starts, vllm_overhead.measure(server.url, rival.url, pairs)
+    """Start both servers three times, one after the other in alternating order, and run the load after each start."""
+    config, starts, runs = eager_config(folder), list[Start](), list[Runs]()
+    for start in range(STARTS):
+        urls = dict[str, str]()
+        with ExitStack() as stack:
+            for name in [(THEIRS, OURS), (OURS, THEIRS)][start % 2]:
+                server_of, wait_for_start = SERVERS[name]
+                server = stack.enter_context(server_of(folder, config))
+                starts.append(wait_for_start(name, server))
+                urls[name] = server.url
+            runs.append(vllm_overhead.measure(urls[OURS], urls[THEIRS], pairs))
+    return starts, vllm_overhead.compare_all(runs)
 
 
 def compiled(folder: Path) -> tuple[list[Start], list[Firsts], list[Firsts], int]:

@@ -1,4 +1,7 @@
-"""The serving overhead of our process: the same load on our runtime and on vLLM's own server, in pairs."""
+"""The serving overhead of our process: the same load on our runtime and on vLLM's own server, in pairs.
+
+Processes of the same program differ by up to 4 % in speed, so the pairs come from several starts of both servers.
+"""
 
 import math
 import statistics
@@ -9,7 +12,8 @@ from rich.table import Table
 
 from tests.benchmarks.vllm_load import LoadResult, run_load
 
-PAIRS = 10
+PAIRS = 4
+"""The pairs of runs after each start of both servers."""
 LOADS = {1: 16, 8: 80, 32: 160}
 """Concurrent clients -> requests of one run, which takes about a second."""
 FIGURES = {
@@ -41,19 +45,31 @@ class Comparison:
         return self.high < 1.0 and self.low <= LEAST
 
 
-def measure(our_url: str, their_url: str, pairs: int = PAIRS) -> list[Comparison]:
+Runs = dict[int, list[tuple[LoadResult, LoadResult]]]
+"""Concurrent clients -> pairs of the results of our runtime and of vLLM's server."""
+
+
+def measure(our_url: str, their_url: str, pairs: int = PAIRS) -> Runs:
     """Run all loads. Both servers run all the time, and the order of the servers alternates from pair to pair."""
-    comparisons = []
+    results: Runs = {}
     for clients, requests in LOADS.items():
         both = [(our_url, their_url), (their_url, our_url)]
         for url in both[0]:
             run_load(url, clients, requests)
-        runs: dict[str, list[LoadResult]] = {our_url: [], their_url: []}
+        results[clients] = []
         for pair in range(pairs):
-            for url in both[pair % 2]:
-                runs[url].append(run_load(url, clients, requests))
-        comparisons += compare(clients, runs[our_url], runs[their_url])
-    return comparisons
+            run = {url: run_load(url, clients, requests) for url in both[pair % 2]}
+            results[clients].append((run[our_url], run[their_url]))
+    return results
+
+
+def compare_all(starts: Sequence[Runs]) -> list[Comparison]:
+    """Return every figure at every load over the pairs of all starts."""
+    return [
+        comparison
+        for clients in LOADS
+        for comparison in compare(clients, *zip(*(pair for runs in starts for pair in runs[clients]), strict=True))
+    ]
 
 
 def compare(clients: int, ours: Sequence[LoadResult], theirs: Sequence[LoadResult]) -> list[Comparison]:
