@@ -56,9 +56,11 @@ async def counts_of(app: ASGIApp, path: str = CHAT, received: str = "http.reques
 
 
 @pytest.mark.parametrize("event", [VLLM_ERROR % 500, VLLM_ERROR % 501, MESSAGES_ERROR, OUR_ERROR])
-@pytest.mark.parametrize("size", [7, 1000])
-async def test_error_event_in_two_parts_is_a_failed_answer(event: bytes, size: int) -> None:
-    assert await counts_of(StreamingApp(*[CHUNK] * 5, event[:size], event[size:], DONE)) == FAILED
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_error_event_is_a_failed_answer_however_it_is_split(event: bytes, size: int) -> None:
+    stream = CHUNK + event + DONE
+    parts = [stream[start : start + size] for start in range(0, len(stream), size)]
+    assert await counts_of(StreamingApp(*parts)) == FAILED
 
 
 @pytest.mark.parametrize(
